@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+import io
+import json
+import os
+from pathlib import Path
+import tempfile
+from unittest import mock
+
+import testtools
+
+from buildtool import cli
+from buildtool import common
+from buildtool import compiler
+from buildtool import debian
+from buildtool import prefix
+
+
+class CacheCase(testtools.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.top = Path(scratch.name)
+        self.cache = common.Cache(self.top)
+
+
+class TestRun(CacheCase):
+
+    def test_output_is_logged(self):
+        log = self.top / 'log' / 'x.log'
+        lines = []
+        self.cache.run('saying', ['echo', 'one'], self.top, log,
+                       on_line=lines.append)
+        self.assertEqual(['one\n'], lines)
+        self.assertEqual(['$ echo one', 'one'], common.last_lines(log))
+
+    def test_failure_names_the_log(self):
+        log = self.top / 'x.log'
+        error = self.assertRaises(
+            common.BuildError, self.cache.run, 'failing', ['false'],
+            self.top, log)
+        self.assertEqual('failing failed', str(error))
+        self.assertEqual(log, error.log)
+
+
+class TestScratch(CacheCase):
+
+    def test_leftovers_are_removed(self):
+        (self.top / '.copy-killed').mkdir()
+        with common.scratch(self.top, '.copy-') as new:
+            self.assertEqual([new], list(self.top.iterdir()))
+        self.assertEqual([], list(self.top.iterdir()))
+
+
+class TestSpace(CacheCase):
+
+    def test_refused(self):
+        error = self.assertRaises(
+            common.BuildError, common.need_space, self.top, 1 << 40)
+        self.assertIn('not enough disk space', str(error))
+
+    def test_enough(self):
+        common.need_space(self.top, 0)
+
+
+class TestCached(CacheCase):
+
+    def add(self, version):
+        place = self.cache.folder('source', version)
+        (place / 'source.json').write_text(json.dumps({
+            'debian_version': f'1:{version}+ds-1', 'version': version,
+            'identity': f'dsc:{version}'}))
+
+    def test_empty(self):
+        self.assertIsNone(debian.cached(self.cache))
+
+    def test_newest(self):
+        for version in ('10.0.2', '10.0.13', '10.0.9'):
+            self.add(version)
+        self.assertEqual('10.0.13', debian.cached(self.cache).version)
+        self.assertEqual(
+            '10.0.9', debian.cached(self.cache, '10.0.9').version)
+        self.assertIsNone(debian.cached(self.cache, '10.0.3'))
+
+
+class TestPrune(CacheCase):
+
+    def test_last_used_stay(self):
+        for age, key in enumerate('abcde'):
+            place = self.cache.folder(key, 'patched')
+            (place / 'build.json').write_text('{}')
+            os.utime(place, (1000 - age, 1000 - age))
+        stock = self.cache.folder('e', 'stock')
+        (stock / 'build.json').write_text('{}')
+        prefix.use(self.cache.root / 'd' / 'patched')
+        prefix.prune(self.cache, 'patched')
+        self.assertEqual(
+            ['a/patched', 'b/patched', 'd/patched', 'e/stock'],
+            sorted(str(path.parent.relative_to(self.cache.root))
+                   for path in self.cache.root.glob('*/*/build.json')))
+        self.assertFalse((self.cache.root / 'c').exists())
+
+
+class TestProgress(testtools.TestCase):
+
+    def test_now_and_then(self):
+        stream = io.StringIO()
+        times = iter((0, 1, 16, 17, 18))
+        progress = compiler.Progress(stream, lambda: next(times))
+        for line in ('[1/9] a', 'warning', '[2/9] b', '[3/9] c', '[9/9] d'):
+            progress.line(line)
+        self.assertEqual(
+            ['qemu/build: compiling 2/9 (16 s)',
+             'qemu/build: compiling 9/9 (18 s)'],
+            stream.getvalue().splitlines())
+
+
+class TestCommand(CacheCase):
+
+    def setUp(self):
+        super().setUp()
+        environment = mock.patch.dict(
+            os.environ, NOVA_DEDUP_MIGRATE_CACHE=str(self.top))
+        environment.start()
+        self.addCleanup(environment.stop)
+        for name in ('stdout', 'stderr'):
+            patch = mock.patch(f'sys.{name}', new=io.StringIO())
+            setattr(self, name, patch.start())
+            self.addCleanup(patch.stop)
+
+    def refuse(self, *arguments):
+        """Run it, expecting one sentence, and return that."""
+        self.assertEqual(1, cli.main(arguments))
+        lines = self.stderr.getvalue().splitlines()
+        self.assertEqual(1, len(lines))
+        return lines[0]
+
+    def test_not_built(self):
+        self.assertIn('is not built', self.refuse('stock', '--print-prefix'))
+
+    def test_unsupported_version(self):
+        self.assertIn('9.2.0 is not supported',
+                      self.refuse('stock', '--source', '9.2.0'))
+
+    def test_no_source_there(self):
+        self.assertIn('not an unpacked QEMU source',
+                      self.refuse('stock', '--source-dir', str(self.top)))
+
+    def test_unknown_sanitizer(self):
+        self.assertIn('no sanitizer',
+                      self.refuse('stock', '--sanitize', 'speed'))
+
+    def test_unusable_cache(self):
+        (self.top / 'qemu').write_text('')
+        self.assertIn('not usable', self.refuse('stock'))
+
+    def test_bad_options(self):
+        for arguments in (['fast'], [], ['stock', '--jobs', '0'],
+                          ['stock', '--jobs', 'x']):
+            self.assertRaises(SystemExit, cli.main, arguments)

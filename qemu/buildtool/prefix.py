@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The installed QEMU: ``<cache>/qemu/<hash>/<flavour>/{bin,share/qemu}``.
+
+It is put together aside, tried, and renamed into place: a prefix that
+exists is complete.
+"""
+
+import json
+import os
+from pathlib import Path
+import shutil
+import subprocess
+
+from buildtool import common
+from buildtool import recipe
+from buildtool import roms
+from buildtool.common import BuildError
+
+KEPT = 3
+
+
+def path(cache, key, flavour):
+    return cache.root / key / flavour
+
+
+def exists(place):
+    return (place / 'build.json').is_file()
+
+
+def install(cache, tree, place, facts):
+    """Install what a tree has built.
+
+    :param place: the prefix
+    :param facts: what to note in its build.json
+    """
+    with common.scratch(cache.root, '.install-') as new:
+        binaries = new / 'prefix' / 'bin'
+        share = new / 'prefix' / 'share' / 'qemu'
+        binaries.mkdir(parents=True)
+        share.mkdir(parents=True)
+        for target in recipe.TARGETS:
+            shutil.copy(tree / 'build' / target,
+                        binaries / Path(target).name)
+        roms.collect(tree, share)
+        _try(binaries / 'qemu-system-x86_64', new / 'try.log')
+        (new / 'prefix' / 'build.json').write_text(
+            json.dumps(facts, indent=2) + '\n')
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(place, ignore_errors=True)
+        (new / 'prefix').rename(place)
+
+
+def _try(binary, log):
+    """Start a machine that needs its firmware, and end it."""
+    script = ('{"execute": "qmp_capabilities"}\n{"execute": "quit"}\n')
+    command = [binary, '-machine', 'pc,accel=tcg', '-S', '-display', 'none',
+               '-nodefaults', '-vga', 'std', '-device', 'virtio-net-pci',
+               '-qmp', 'stdio']
+    try:
+        done = subprocess.run(
+            command, input=script, capture_output=True, text=True,
+            timeout=120, env={**os.environ, 'ASAN_OPTIONS':
+                              'detect_leaks=0'})
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BuildError(f'the new QEMU does not start: {error}') from None
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ['nothing'])[-1]
+        raise BuildError(f'the new QEMU does not start; it says: {said}')
+
+
+def use(place):
+    """Mark a prefix as used now; pruning goes by that."""
+    try:
+        os.utime(place)
+    except PermissionError:
+        # A cache somebody else owns can be used, it just ages.
+        pass
+
+
+def prune(cache, flavour):
+    """Remove all but the prefixes of a flavour that were used last."""
+    found = sorted(cache.root.glob(f'*/{flavour}/build.json'),
+                   key=lambda note: note.parent.stat().st_mtime)
+    for note in found[:-KEPT]:
+        shutil.rmtree(note.parent)
+        if not any(note.parent.parent.iterdir()):
+            note.parent.parent.rmdir()
