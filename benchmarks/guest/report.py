@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what the guest says.  It is the guest's, so nothing is believed:
+lines and numbers are capped, types are checked, the rest is dropped."""
+
+import dataclasses
+import json
+import math
+
+LINE_LIMIT = 4096
+
+_NUMBER_LIMIT = 1 << 63
+_TEXT_LIMIT = 300
+_TYPES = ('ready', 'report', 'reply', 'beat', 'fatal')
+
+
+@dataclasses.dataclass(frozen=True)
+class GuestReport:
+    """The report of one second; see src/guest.h.
+
+    passes, errors, seq: counts; verified, written: bytes;
+    mono_ms, gap_ms, max_gap_ms: ms of the guest's clock;
+    error: the first mismatch the guest has found, None: none.
+    """
+
+    seq: int = 0
+    mode: str = ''
+    passes: int = 0
+    verified: int = 0
+    errors: int = 0
+    written: int = 0
+    mono_ms: int = 0
+    gap_ms: float = 0.0
+    max_gap_ms: float = 0.0
+    error: str | None = None
+
+    @classmethod
+    def from_message(cls, message: dict) -> 'GuestReport | None':
+        """The report in a message, None if it has wrong fields."""
+        fields = {}
+        for field in dataclasses.fields(cls):
+            value = message.get(field.name, field.default)
+            if field.name == 'error':
+                good = value is None or isinstance(value, str)
+            elif field.name == 'mode':
+                good = isinstance(value, str)
+            else:
+                good = not isinstance(value, str)
+                if isinstance(field.default, int) and good:
+                    good = value == int(value)
+            if not good:
+                return None
+            fields[field.name] = value
+        return cls(**fields)
+
+
+def parse_line(line: bytes) -> dict | None:
+    """A flat message of strings, booleans and numbers >= 0, or None."""
+    if len(line) > LINE_LIMIT or not line.startswith(b'{'):
+        return None
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict) or message.get('type') not in _TYPES:
+        return None
+    for value in message.values():
+        if isinstance(value, str):
+            if len(value) > _TEXT_LIMIT or not value.isprintable():
+                return None
+        elif isinstance(value, int | float):
+            if not math.isfinite(value) or not 0 <= value < _NUMBER_LIMIT:
+                return None
+        else:
+            return None
+    return message
+
+
+class LineParser:
+    """Turns the bytes of a channel into messages.
+
+    A line that is cut, as happens to one a migration interrupts, or too
+    long, is dropped.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b''
+        self._skipping = False
+
+    def feed(self, data: bytes) -> list[dict]:
+        messages = []
+        lines = (self._rest + data).split(b'\n')
+        self._rest = lines.pop()
+        for line in lines:
+            message = None if self._skipping else parse_line(line.strip())
+            self._skipping = False
+            if message is not None:
+                messages.append(message)
+        if len(self._rest) > LINE_LIMIT:
+            self._rest = b''
+            self._skipping = True
+        return messages
