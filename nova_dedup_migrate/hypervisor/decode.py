@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From QMP objects to frozen dataclasses, trusting nothing.
+
+The peer of a migration, and so its QEMU, may be hostile or of another
+version.  Fields that are not known are ignored, fields that are missing
+take the dataclass's default, and a value of the wrong type or range is
+an error that names it.
+"""
+
+import dataclasses
+import math
+
+from nova_dedup_migrate.hypervisor import errors
+
+#: Longest text taken over, in characters; the rest is cut off.
+MAX_TEXT = 1024
+#: Counters are 64 bit in QEMU.
+MAX_COUNT = 2 ** 64 - 1
+
+
+def mapping(value, field):
+    """Return value if it is a JSON object."""
+    if not isinstance(value, dict):
+        raise errors.MalformedReply(field=field, value=_short(value),
+                                    expected='an object')
+    return value
+
+
+def count(value, field):
+    """Return value if it is an unsigned 64 bit integer."""
+    # bool is an int to Python, but never a count in QMP
+    if (not isinstance(value, int) or isinstance(value, bool)
+            or not 0 <= value <= MAX_COUNT):
+        raise errors.MalformedReply(field=field, value=_short(value),
+                                    expected='an unsigned 64 bit integer')
+    return value
+
+
+def number(value, field):
+    """Return value as a finite float, not negative."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        try:
+            result = float(value)
+        except OverflowError:
+            result = math.inf
+        if math.isfinite(result) and result >= 0:
+            return result
+    raise errors.MalformedReply(field=field, value=_short(value),
+                                expected='a finite number, 0 or more')
+
+
+def flag(value, field):
+    """Return value if it is a JSON boolean."""
+    if not isinstance(value, bool):
+        raise errors.MalformedReply(field=field, value=_short(value),
+                                    expected='a boolean')
+    return value
+
+
+def text(value, field):
+    """Return value if it is a string, cut and safe for a terminal."""
+    if not isinstance(value, str):
+        raise errors.MalformedReply(field=field, value=_short(value),
+                                    expected='a string')
+    return ''.join(c if c.isprintable() else '?' for c in value[:MAX_TEXT])
+
+
+_DECODERS = {int: count, float: number, bool: flag, str: text,
+             int | None: count, str | None: text}
+
+
+def dataclass(cls, reply, path, **given):
+    """Make a cls of the fields of reply that cls has.
+
+    Names differ only in '_' for '-'.  Fields in given are not looked
+    up.  path names reply in errors.
+    """
+    reply = mapping(reply, path)
+    values = dict(given)
+    for field in dataclasses.fields(cls):
+        name = field.name.replace('_', '-')
+        if field.name not in given and name in reply:
+            values[field.name] = _DECODERS[field.type](
+                reply[name], '%s.%s' % (path, name))
+    return cls(**values)
+
+
+def _short(value):
+    return repr(value)[:80] if not isinstance(value, str) else value[:80]

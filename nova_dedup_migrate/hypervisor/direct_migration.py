@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Migration between two QEMU processes on this machine.
+
+What libvirt does between two hosts, in the same order: the destination
+waits with -incoming defer, both sides get the same capabilities, the
+destination listens, the source connects.
+"""
+
+import dataclasses
+import time
+
+from nova_dedup_migrate.hypervisor import base
+from nova_dedup_migrate.hypervisor import decode
+from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.hypervisor import options as migration_options
+from nova_dedup_migrate.hypervisor import progress
+
+_TLS_ID = 'migration-tls'
+#: Longest wait for an event before the status is looked at again.
+_POLL_S = 0.25
+#: States in which QEMU waits for a decision of ours.
+_HELD = ('pre-switchover', 'postcopy-paused')
+
+
+def begin(source, destination, options):
+    """Begin to migrate; see Guest.migrate."""
+    try:
+        if not destination.is_alive():
+            destination.start_incoming()
+        state = destination.run_state()
+        if state != 'inmigrate':
+            raise errors.InvalidMigrationState(
+                action='migrate to a guest that is ' + state,
+                status='not begun')
+        # QEMU remembers these until the migration has arrived
+        destination.qmp('stop' if options.paused else 'cont')
+        _prepare(destination, options, 'server')
+        address = _listen(destination, options)
+        _prepare(source, options, 'client')
+        armed = _is_armed(source)
+        mark = source.events.mark()
+        source.qmp('migrate', uri=address)
+    except errors.HypervisorError:
+        if destination.is_alive() and destination.run_state() == 'inmigrate':
+            destination.destroy()
+        raise
+    return DirectMigration(source, destination, options, armed, mark)
+
+
+def _prepare(guest, options, endpoint):
+    guest.qmp('migrate-set-capabilities',
+              capabilities=options.qmp_capabilities())
+    tls_id = None
+    if options.tls is not None:
+        tls_id = _TLS_ID
+        try:
+            guest.qmp('object-del', id=tls_id)
+        except errors.QmpError:
+            # the usual case: this guest had none before
+            pass
+        guest.qmp('object-add', **options.tls.object(tls_id, endpoint))
+    guest.qmp('migrate-set-parameters', **options.qmp_parameters(tls_id))
+
+
+def _listen(destination, options):
+    """Make the destination listen, return the URI to connect to."""
+    if options.transport == 'unix':
+        uri = 'unix:%s' % destination.migration_socket
+        destination.migration_socket.unlink(missing_ok=True)
+    else:
+        uri = 'tcp:127.0.0.1:%d' % options.port
+    try:
+        destination.qmp('migrate-incoming', uri=uri)
+    except errors.QmpError as error:
+        if 'in use' in error.description:
+            raise errors.AddressInUse(address=uri) from error
+        raise
+    return _listening_uri(destination, uri)
+
+
+def _listening_uri(destination, uri):
+    if uri.startswith('unix:'):
+        return uri
+    # the port was chosen by the kernel if we asked for port 0
+    address = destination.qmp('query-migrate')['socket-address'][0]
+    return 'tcp:127.0.0.1:%s' % address['port']
+
+
+def _is_armed(source):
+    """Whether the coming migration will have figures of its own."""
+    try:
+        info = source.dedup_statistics()
+    except errors.DedupNotSupported:
+        return None
+    return info.source is not None and info.source.state == 'armed'
+
+
+class DirectMigration(base.Migration):
+    """A migration that was begun.
+
+    :param armed: whether dedup is armed; None if QEMU has none
+    :param mark: in the source's events, from before it began
+    """
+
+    def __init__(self, source, destination, options, armed, mark):
+        self._source = source
+        self._destination = destination
+        self._options = options
+        self._armed = armed
+        self._mark = mark
+        self._eta = progress.Eta()
+        self._failure = None
+
+    def progress(self):
+        try:
+            reply = self._source.qmp('query-migrate')
+            dedup = (self._source.dedup_statistics() if self._armed
+                     else None)
+        except (errors.QmpDisconnected, errors.GuestNotRunning) as error:
+            raise errors.MigrationFailed(
+                name=self._source.name, status='source lost',
+                reason=self._source.last_words() or error) from error
+        now = progress.Progress.from_qmp(reply, dedup)
+        eta = self._eta.update(time.monotonic(), now.remaining_bytes)
+        return dataclasses.replace(now, eta_s=eta)
+
+    def watch(self, interval=0.5):
+        while True:
+            mark = self._source.events.mark()
+            now = self.progress()
+            if now.finished:
+                self._settle(now)
+            yield now
+            if now.finished or now.status in _HELD:
+                return
+            self._sleep(mark, interval)
+
+    def wait(self, timeout):
+        return self.wait_status(('completed',), timeout)
+
+    def wait_status(self, statuses, timeout):
+        deadline = time.monotonic() + timeout
+        while True:
+            mark = self._source.events.mark()
+            now = self.progress()
+            if now.finished:
+                self._settle(now, deadline)
+            if now.status in statuses:
+                return now
+            if now.finished or now.status == 'postcopy-paused':
+                raise self._failure or self._failed(now)
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise errors.WaitTimeout(
+                    what='migration status %s (it is %s)' % (
+                        ' or '.join(statuses), now.status),
+                    seconds=timeout)
+            self._sleep(mark, min(_POLL_S, left))
+
+    def _sleep(self, mark, seconds):
+        """Wait for a change of status, at most some seconds."""
+        deadline = time.monotonic() + seconds
+        try:
+            self._source.events.wait('MIGRATION', mark, seconds)
+        except errors.WaitTimeout:
+            # also raised at once if the source is gone
+            time.sleep(max(0.0, deadline - time.monotonic()))
+
+    def _failed(self, now):
+        reason = now.error or 'no reason given'
+        words = self._destination.last_words()
+        if words and now.status != 'cancelled':
+            reason += '; destination: ' + words
+        return errors.MigrationFailed(name=self._source.name,
+                                      status=now.status, reason=reason)
+
+    def _settle(self, now, deadline=None):
+        """See to it that exactly one of the two guests is in charge."""
+        deadline = deadline or time.monotonic() + 60
+        if now.status == 'completed':
+            self._wait_arrival(deadline)
+            return
+        # QEMU ends by itself when what it receives fails; its log is
+        # complete only then
+        self._destination.wait_exit(2.0 if now.status == 'failed' else 0.0)
+        self._failure = self._failure or self._failed(now)
+        self._destination.destroy()
+        while self._source.run_state() == 'finish-migrate':
+            if time.monotonic() > deadline:
+                raise errors.WaitTimeout(what='resume of the source',
+                                         seconds=60)
+            time.sleep(0.01)
+
+    def _wait_arrival(self, deadline):
+        """The source is done before the destination has loaded all."""
+        begun = time.monotonic()
+        while True:
+            mark = self._destination.events.mark()
+            try:
+                status = decode.text(self._destination.qmp(
+                    'query-migrate').get('status', 'none'), 'status')
+            except (errors.QmpDisconnected, errors.GuestNotRunning):
+                status = 'failed'
+            if status == 'completed':
+                return
+            if status == 'failed':
+                raise errors.MigrationFailed(
+                    name=self._destination.name, status='destination lost',
+                    reason=self._destination.last_words())
+            if time.monotonic() > deadline:
+                raise errors.WaitTimeout(what='arrival of the guest',
+                                         seconds=round(deadline - begun))
+            try:
+                self._destination.events.wait('MIGRATION', mark, 0.05)
+            except errors.WaitTimeout:
+                continue
+
+    def set_rate(self, bytes_per_second):
+        self._source.qmp('migrate-set-parameters', **{
+            'max-bandwidth': bytes_per_second
+            or migration_options.UNLIMITED})
+
+    def cancel(self, timeout=60.0):
+        status = self.progress().status
+        if status in progress.POSTCOPY:
+            raise errors.InvalidMigrationState(action='cancel',
+                                               status=status)
+        self._source.qmp('migrate_cancel')
+        return self.wait_status(progress.FINAL, timeout)
+
+    def start_postcopy(self, timeout=60.0):
+        self.wait_status(('active', *progress.FINAL), timeout)
+        self._source.qmp('migrate-start-postcopy')
+        return self.wait_status(('postcopy-active', 'completed'), timeout)
+
+    def proceed(self):
+        self._source.qmp('migrate-continue', state='pre-switchover')
+
+    def interrupt(self, timeout=60.0):
+        self._source.qmp_oob('migrate-pause')
+        self._both_paused(timeout)
+
+    def _both_paused(self, timeout):
+        deadline = time.monotonic() + timeout
+        for guest in (self._source, self._destination):
+            while guest.qmp('query-migrate')['status'] != 'postcopy-paused':
+                if time.monotonic() > deadline:
+                    raise errors.WaitTimeout(
+                        what='pause of post-copy on ' + guest.name,
+                        seconds=timeout)
+                time.sleep(0.02)
+
+    def recover(self, timeout=60.0):
+        socket = self._destination.migration_socket
+        socket.unlink(missing_ok=True)
+        uri = 'unix:%s' % socket
+        self._destination.qmp_oob('migrate-recover', uri=uri)
+        self._source.qmp('migrate', uri=uri, resume=True)
+        return self.wait_status(('postcopy-active', 'completed'), timeout)

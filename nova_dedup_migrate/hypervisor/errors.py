@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors of the hypervisor layer.
+
+Each error has one message template and keeps what it was made of as
+attributes, so that a caller decides by field and a user reads one
+sentence.
+"""
+
+
+class HypervisorError(Exception):
+    """Base of everything this package raises on purpose."""
+
+    template = 'hypervisor error'
+
+    def __init__(self, **fields):
+        self.fields = fields
+        for name, value in fields.items():
+            setattr(self, name, value)
+        super().__init__(self.template.format(**fields))
+
+
+class OptionError(HypervisorError, ValueError):
+    template = '{option}={value!r} is not usable: {reason}'
+
+
+class BinaryNotFound(HypervisorError):
+    template = '{binary} does not exist or cannot be executed'
+
+
+class AddressInUse(HypervisorError):
+    template = '{address} is already in use'
+
+
+class GuestNotRunning(HypervisorError):
+    template = 'guest {name} has no running process'
+
+
+class GuestExited(HypervisorError):
+    """The process ended by itself; log holds its last lines."""
+
+    template = 'guest {name} exited with status {status}: {log}'
+
+
+class QmpError(HypervisorError):
+    """QEMU answered a command with an error."""
+
+    template = '{command}: {description} ({error_class})'
+
+
+class CommandNotFound(QmpError):
+    """This QEMU does not know the command."""
+
+
+class QmpTimeout(HypervisorError):
+    template = '{command} was not answered within {seconds} s'
+
+
+class QmpDisconnected(HypervisorError):
+    template = '{command} was not answered: the QMP connection is closed'
+
+
+class MalformedReply(HypervisorError):
+    """What came from QEMU is not what its schema promises."""
+
+    template = 'malformed reply: {field} is {value!r}, expected {expected}'
+
+
+class WaitTimeout(HypervisorError):
+    template = '{what} did not happen within {seconds} s'
+
+
+class DedupNotSupported(HypervisorError):
+    template = 'the QEMU of guest {name} has no dedup support'
+
+
+class MigrationFailed(HypervisorError):
+    """The migration ended without the guest running elsewhere.
+
+    status is QEMU's: failed or cancelled, or postcopy-paused, in which
+    case the migration can still be recovered.
+    """
+
+    template = 'migration of {name} ended as {status}: {reason}'
+
+
+class InvalidMigrationState(HypervisorError):
+    template = 'cannot {action} while the migration is {status}'

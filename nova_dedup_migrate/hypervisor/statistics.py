@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What QEMU knows about duplicated content (query-x-dedup).
+
+The fields and their meaning are those of the QMP schema,
+qemu/src/qapi/dedup.json, with '_' for '-'.
+"""
+
+import dataclasses
+
+from nova_dedup_migrate.hypervisor import decode
+
+
+@dataclasses.dataclass(frozen=True)
+class HintStatistics:
+    """DedupHintsInfo: which disk bytes guest pages are said to hold."""
+
+    pages: int = 0
+    memory_bytes: int = 0
+    recorded: int = 0
+    map_state: str = 'none'
+    map_pages: int = 0
+    map_skipped: int = 0
+    map_error: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceStatistics:
+    """DedupSourceInfo: the sending side, counts in pages."""
+
+    state: str = 'idle'
+    reason: str | None = None
+    peer_pages: int = 0
+    zero_pages: int = 0
+    record_pages: int = 0
+    record_bytes: int = 0
+    storage_pages: int = 0
+    outstanding: int = 0
+    nack_digest: int = 0
+    nack_io: int = 0
+    stolen_pages: int = 0
+    superseded_pages: int = 0
+    final_pages: int = 0
+    stale_hints: int = 0
+    unresolved_hints: int = 0
+    peer_backlog: int = 0
+    peer_read_rate: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class IncomingStatistics:
+    """DedupIncomingInfo: the receiving side, counts in pages."""
+
+    active: bool = False
+    record_pages: int = 0
+    fetched_pages: int = 0
+    superseded_pages: int = 0
+    nack_digest: int = 0
+    nack_io: int = 0
+    reads: int = 0
+    bytes_read: int = 0
+    read_ns: int = 0
+    max_read_ns: int = 0
+    backlog: int = 0
+
+    @property
+    def mean_read_ms(self):
+        """Mean latency of a read request in milliseconds."""
+        return self.read_ns / self.reads / 1e6 if self.reads else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class DedupStatistics:
+    """DedupInfo; source and incoming are None until they had a role."""
+
+    tracking: bool = False
+    hints: HintStatistics = HintStatistics()
+    source: SourceStatistics | None = None
+    incoming: IncomingStatistics | None = None
+
+    @classmethod
+    def from_qmp(cls, reply):
+        """Decode the answer of query-x-dedup."""
+        reply = decode.mapping(reply, 'query-x-dedup')
+        parts = {
+            name: decode.dataclass(part, reply[name], name)
+            for name, part in (('hints', HintStatistics),
+                               ('source', SourceStatistics),
+                               ('incoming', IncomingStatistics))
+            if name in reply}
+        return cls(tracking=decode.flag(reply.get('tracking', False),
+                                        'tracking'), **parts)
