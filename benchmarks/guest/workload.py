@@ -12,9 +12,8 @@ MODES = ('idle', 'read', 'pagecache-writer', 'anon-writer', 'mixed')
 
 #: Share of the guest's RAM that holds something, when a share is asked for.
 FILLED = 0.62
-#: MiB in use by kernel, firmware and leftovers of the boot, measured with
-#: 512 MiB of RAM and Linux 6.1.
-KERNEL_MIB = 50
+#: MiB that nothing may fill, or the guest begins to drop its page cache.
+SPARE_MIB = 56
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,16 +55,24 @@ class Workload:
         return command + (f' wss={self.wss}' if self.wss else '')
 
 
+def kernel_mib(memory_mib: int) -> int:
+    """What kernel, firmware and leftovers of the boot take, in MiB;
+    measured with Linux 6.1 and 256 MiB to 1 GiB."""
+    return 65 + memory_mib // 48
+
+
 def sizes_for_share(memory_mib: int, share: int) -> tuple[int, int]:
     """(cache, anon) in MiB that make `share` % of non-zero memory file
     data.
 
     :raises GuestError: the memory is too small for that share
     """
-    filled = int(memory_mib * FILLED)
-    cache = filled * share // 100
-    anon = filled - cache - KERNEL_MIB
-    if cache < 4 or anon < 0:
+    kernel = kernel_mib(memory_mib)
+    # A large share needs much file data to outweigh the kernel.
+    filled = max(memory_mib * FILLED, kernel * 100 / (100 - share))
+    cache = int(filled * share / 100)
+    anon = max(int(filled) - cache - kernel, 0)
+    if cache < 4 or cache + anon + kernel > memory_mib - SPARE_MIB:
         raise GuestError(
             f'{memory_mib} MiB of memory are too few for {share} % duplicates'
         )

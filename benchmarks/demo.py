@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""make demo: the same guest migrated by stock QEMU and by ours."""
+
+import json
+from pathlib import Path
+import shutil
+import sys
+
+from benchmarks import binaries
+from benchmarks import chart
+from benchmarks import display
+from benchmarks import options as demo_options
+from benchmarks import report
+from benchmarks import run
+from benchmarks.guest import image
+from benchmarks.guest.errors import GuestError
+from nova_dedup_migrate.hypervisor import errors
+
+
+def plan_runs(options, given, directory: Path) -> list[run.Plan]:
+    """The runs that are asked for, with the QEMU of each side."""
+    peer = options.stock_peer
+    found = {}
+
+    def binary(kind):
+        if kind not in found:
+            found[kind] = binaries.find(kind, getattr(given, f'{kind}_binary'))
+        return found[kind]
+
+    guest = image.guest_image()
+    plans = []
+    for name in options.runs:
+        ours = 'patched' if name == 'dedup' else 'stock'
+        source = binary('stock' if peer == 'source' else ours)
+        destination = binary('stock' if peer == 'destination' else ours)
+        plans.append(
+            run.Plan(
+                name=name,
+                source_binary=source,
+                destination_binary=destination,
+                qemu_img=binaries.tool(source, 'qemu-img'),
+                dedup=name == 'dedup',
+                image=guest,
+                options=options,
+                directory=directory / name,
+            )
+        )
+    return plans
+
+
+def demo(options, given) -> int:
+    """Run it all; returns the exit status."""
+    directory = given.output.absolute()
+    for name in demo_options.RUNS:
+        shutil.rmtree(directory / name, ignore_errors=True)
+    results = []
+    for plan in plan_runs(options, given, directory):
+        show = display.Display(plan.name)
+        show.note('booting the guest and filling its memory')
+        result = run.Run(plan, show.show, show.note).run()
+        if result.reason:
+            show.note(f'ordinary migration: {result.reason}')
+        results.append(result)
+    summary = report.build(results, options)
+    (directory / 'report.json').write_text(
+        json.dumps(summary, indent=2) + '\n'
+    )
+    (directory / 'details.json').write_text(
+        json.dumps(report.details(results)) + '\n'
+    )
+    chart.draw(results, directory / 'bytes-over-time.png')
+    print(
+        f'\n{report.table(summary)}\n\nIn {directory}: report.json, '
+        'details.json, bytes-over-time.png and the logs.'
+    )
+    problems = report.failures(results)
+    for problem in problems:
+        print(f'demo: {problem}', file=sys.stderr)
+    return 1 if problems else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options, given = demo_options.parse(arguments)
+    try:
+        given.output.mkdir(parents=True, exist_ok=True)
+        return demo(options, given)
+    except (GuestError, errors.HypervisorError, OSError) as error:
+        print(f'\ndemo: {error}', file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print('\ndemo: interrupted', file=sys.stderr)
+        return 130
+
+
+if __name__ == '__main__':
+    sys.exit(main())

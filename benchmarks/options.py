@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of the demo: what is migrated, over what, and how."""
+
+import argparse
+import dataclasses
+from pathlib import Path
+
+from benchmarks.guest import disk
+from benchmarks.guest import workload as workloads
+from benchmarks.guest.errors import GuestError
+from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.hypervisor import options as hypervisor_options
+from nova_dedup_migrate.hypervisor import spec
+
+STORAGES = ('shared', 'own', 'slow', 'failing')
+PEERS = ('none', 'source', 'destination')
+RUNS = ('stock', 'dedup')
+WRITERS = ('pagecache-writer', 'anon-writer', 'mixed')
+
+#: Memory sizes in MiB that are tried, in turn, when none is given.
+_MEMORY = (512, 768, 1024)
+#: KB/s at which the guest re-reads and verifies; faster would only take
+#: the processor from the migration.
+_READ_RATE = 200_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The options, checked.
+
+    link: Mbit/s (10^6 bit), 0: unlimited; memory: MiB; duplicates: % of
+    the memory in use; write_rate, storage_rate: MB/s (10^6 B);
+    timeout: seconds after which a migration is cancelled.
+    """
+
+    link: float = 100.0
+    memory: int = 512
+    duplicates: int = 70
+    workload: str = 'read'
+    write_rate: float = 11.0
+    format: str = 'raw'
+    layout: str = 'whole'
+    device: str = 'virtio-blk'
+    storage: str = 'shared'
+    storage_rate: float = 10.0
+    multifd: int = 0
+    compression: str = 'none'
+    xbzrle: bool = False
+    auto_converge: bool = False
+    postcopy: bool = False
+    stock_peer: str = 'none'
+    timeout: int = 120
+    accel: str = 'tcg'
+    relay: bool = True
+    runs: tuple[str, ...] = RUNS
+
+    @property
+    def link_bytes_per_s(self) -> int | None:
+        """Bytes per second, None for no limit."""
+        return int(self.link * 125_000) or None
+
+    def guest_workload(self) -> workloads.Workload:
+        cache, anon = workloads.sizes_for_share(self.memory, self.duplicates)
+        return workloads.Workload(
+            mode=self.workload,
+            cache=cache,
+            anon=anon,
+            rate=int(self.write_rate * 1000),
+            readrate=_READ_RATE,
+        )
+
+    def migration(self) -> hypervisor_options.MigrationOptions:
+        """How the hypervisor is told; OptionError if it cannot be."""
+        return hypervisor_options.MigrationOptions(
+            max_bandwidth=self.link_bytes_per_s,
+            max_postcopy_bandwidth=self.link_bytes_per_s,
+            multifd_channels=self.multifd,
+            multifd_compression=self.compression,
+            xbzrle=self.xbzrle,
+            postcopy=self.postcopy,
+            auto_converge=self.auto_converge,
+            pause_before_switchover=self.storage == 'own',
+            # It arrives paused, so that memory can be compared before
+            # the guest changes it.
+            paused=True,
+        )
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence, without the usage."""
+
+    def error(self, message: str) -> None:
+        self.exit(2, f'{self.prog}: {message}\n')
+
+
+def _number(low: float, high: float, kind: type = int):
+    def parse(text: str):
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not low <= value <= high:
+            raise argparse.ArgumentTypeError(
+                f'{text!r} is not a number from {low:g} to {high:g}'
+            )
+        return value
+
+    return parse
+
+
+def _runs(text: str) -> tuple[str, ...]:
+    runs = tuple(text.split(','))
+    if not set(runs) <= set(RUNS) or len(set(runs)) != len(runs):
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is not stock, dedup or stock,dedup'
+        )
+    return runs
+
+
+def parser() -> argparse.ArgumentParser:
+    default = Options()
+    result = _Parser(
+        prog='demo',
+        description='Migrate a small running guest between two QEMUs on '
+        'this machine, first as stock QEMU does it, then with duplicated '
+        'pages left out, and compare.',
+        allow_abbrev=False,
+    )
+
+    def add(name, help, **keywords):
+        field = name.replace('-', '_')
+        keywords.setdefault('default', getattr(default, field, None))
+        if keywords['default'] not in (None, False):
+            help += ' (default: %(default)s)'
+        result.add_argument('--' + name, help=help, **keywords)
+
+    rate = _number(0, 1e6, float)
+    add('link', 'link rate, 0: unlimited', type=rate, metavar='Mbit/s')
+    add(
+        'memory',
+        "the guest's memory (default: 512, or as much as the share of "
+        'duplicates needs)',
+        type=_number(256, 65536),
+        metavar='MiB',
+        default=None,
+    )
+    add(
+        'duplicates',
+        'share of the memory in use that is also on the disk; the papers '
+        'have 10, 35, 60 and 85',
+        type=_number(5, 90),
+        metavar='PERCENT',
+    )
+    add('workload', 'what the guest does', choices=workloads.MODES)
+    add('write-rate', "the writers' rate", type=rate, metavar='MB/s')
+    add('format', 'format of the disk image', choices=disk.FORMATS)
+    add(
+        'layout',
+        'file system on the whole disk, or in a partition that is not '
+        'aligned to 4 KiB',
+        choices=disk.LAYOUTS,
+    )
+    add('device', "the guest's disk controller", choices=_devices())
+    add(
+        'storage',
+        "the destination's storage: shared with the source; its own copy; "
+        'shared and slow; shared, but every read fails',
+        choices=STORAGES,
+    )
+    add(
+        'storage-rate',
+        'rate of slow storage',
+        type=_number(0.1, 1e5, float),
+        metavar='MB/s',
+    )
+    add('multifd', 'multifd channels', type=_number(0, 16), metavar='N')
+    add(
+        'compression',
+        'compression of multifd channels',
+        choices=hypervisor_options.COMPRESSIONS,
+    )
+    add('xbzrle', 'send deltas of rewritten pages', action='store_true')
+    add('auto-converge', 'slow a runaway guest', action='store_true')
+    add('postcopy', 'switch over after 2 s', action='store_true')
+    add('stock-peer', 'side that runs a stock QEMU', choices=PEERS)
+    add(
+        'timeout',
+        'cancel a migration that takes longer',
+        type=_number(1, 86400),
+        metavar='SECONDS',
+    )
+    add('accel', "QEMU's accelerator", choices=('tcg', 'kvm'))
+    add('runs', 'stock, dedup or both', type=_runs, default='stock,dedup')
+    result.add_argument(
+        '--no-relay',
+        dest='relay',
+        action='store_false',
+        help="believe QEMU's own count of bytes instead of counting them "
+        'between the two',
+    )
+    result.add_argument(
+        '--output',
+        type=Path,
+        default=Path('build/demo'),
+        help='folder for report.json, the chart and logs (%(default)s)',
+        metavar='DIR',
+    )
+    for kind in ('stock', 'patched'):
+        result.add_argument(
+            f'--{kind}-binary',
+            metavar='FILE',
+            help=f'the {kind} qemu-system-x86_64 (default: what '
+            f'"make qemu" has built)',
+        )
+    return result
+
+
+def _devices() -> tuple[str, ...]:
+    # QEMU cannot migrate a guest with an emulated NVMe disk.
+    return tuple(device for device in spec.DEVICES if device != 'nvme')
+
+
+def _fitting_memory(duplicates: int) -> int:
+    for memory in _MEMORY:
+        try:
+            workloads.sizes_for_share(memory, duplicates)
+        except GuestError:
+            continue
+        return memory
+    return _MEMORY[-1]
+
+
+def parse(arguments: list[str] | None = None):
+    """(Options, argparse's namespace); exits with 2 on a wrong value."""
+    front = parser()
+    given = front.parse_args(arguments)
+    values = vars(given)
+    if given.memory is None:
+        values['memory'] = _fitting_memory(given.duplicates)
+    fields = {f.name for f in dataclasses.fields(Options)}
+    chosen = Options(**{k: v for k, v in values.items() if k in fields})
+    try:
+        chosen.migration()
+        chosen.guest_workload()
+    except (errors.OptionError, GuestError) as error:
+        front.error(str(error))
+    if chosen.storage == 'own' and chosen.postcopy:
+        # The mirror ends at the switch-over, which post-copy does not
+        # pause at.
+        front.error('--storage own cannot be had with --postcopy')
+    return chosen, given

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts what really goes over the link between two QEMUs.
+
+QEMU's own figure leaves things out (the return path for one), and what is
+to be proven should not be measured by the one who claims it.  So the
+connections of a migration go through here:
+
+    source --connect--> migrate.sock (Relay) --connect--> migrate.real
+"""
+
+from pathlib import Path
+import socket
+import threading
+
+from nova_dedup_migrate.hypervisor import direct
+
+_CHUNK = 256 << 10
+
+
+class Relay:
+    """Takes connections at `path` and hands them on to `target`.
+
+    One accept thread keeps the order of connections, which QEMU's
+    channels depend on; two threads a connection copy.
+    """
+
+    def __init__(self, path: Path, target: Path) -> None:
+        self._target = str(target)
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen(64)
+        self._sockets: list[socket.socket] = []
+        # One [forward, back] for each connection; each number has one
+        # writer, so none needs a lock.
+        self._counts: list[list[int]] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def forward_bytes(self) -> int:
+        """Bytes that went from source to destination."""
+        return sum(count[0] for count in list(self._counts))
+
+    @property
+    def back_bytes(self) -> int:
+        """Bytes that went from destination to source."""
+        return sum(count[1] for count in list(self._counts))
+
+    def close(self) -> None:
+        for one in [self._listener, *self._sockets]:
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                # closed by its peer before
+                pass
+            one.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                source, _ = self._listener.accept()
+            except OSError:
+                return
+            destination = socket.socket(socket.AF_UNIX)
+            self._sockets += [source, destination]
+            try:
+                destination.connect(self._target)
+            except OSError:
+                source.close()
+                destination.close()
+                continue
+            count = [0, 0]
+            self._counts.append(count)
+            for way in ((source, destination, 0), (destination, source, 1)):
+                threading.Thread(
+                    target=self._copy, args=(*way, count), daemon=True
+                ).start()
+
+    def _copy(
+        self,
+        reader: socket.socket,
+        writer: socket.socket,
+        index: int,
+        count: list[int],
+    ) -> None:
+        buffer = bytearray(_CHUNK)
+        view = memoryview(buffer)
+        try:
+            while got := reader.recv_into(buffer):
+                writer.sendall(view[:got])
+                count[index] += got
+            writer.shutdown(socket.SHUT_WR)
+        except OSError:
+            # One end has gone: let the other one know.
+            for one in (reader, writer):
+                try:
+                    one.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+
+
+class RelayedGuest(direct.DirectGuest):
+    """A destination whose incoming migration passes a Relay.
+
+    :ivar relay: None until it listens for a migration
+    """
+
+    relay: Relay | None = None
+
+    def qmp(self, command, /, **arguments):
+        result = super().qmp(command, **arguments)
+        if command == 'migrate-incoming':
+            # QEMU listens now: move its socket aside, take its place.
+            path = self.migration_socket
+            real = path.with_suffix('.real')
+            path.rename(real)
+            self.relay = Relay(path, real)
+        return result
+
+    def destroy(self):
+        super().destroy()
+        if self.relay is not None:
+            self.relay.close()

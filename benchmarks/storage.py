@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kinds of storage the destination can have.
+
+shared   both QEMUs open the same image
+own      the destination has a copy from before the guest started, which a
+         mirror job over NBD keeps up to date (the guest's writes only),
+         as block migration does after its first pass
+slow     shared, behind a throttle node
+failing  shared, behind a blkdebug node that fails every read
+"""
+
+import dataclasses
+from pathlib import Path
+
+from benchmarks.guest.disk import DataDisk
+from nova_dedup_migrate.hypervisor import base
+from nova_dedup_migrate.hypervisor import direct
+from nova_dedup_migrate.hypervisor import spec
+
+DISK = 'disk0'
+_GROUP = 'storage'
+_EXPORT = 'own-copy'
+_JOB = 'mirror-' + DISK
+
+
+class Storage:
+    """Shared storage; the other kinds change parts of this.
+
+    :param disk: the source's
+    :param device: see spec.Disk
+    :param directory: for what belongs to the destination
+    """
+
+    #: what the source is told when it is armed
+    copy = 'shared'
+
+    def __init__(
+        self, disk: DataDisk, device: str, directory: Path, rate: int
+    ) -> None:
+        self.disk = disk
+        self.device = device
+        self.directory = directory
+        self.rate = rate
+
+    def source_disk(self) -> spec.Disk:
+        return spec.Disk(
+            path=self.disk.path,
+            format=self.disk.format,
+            device=self.device,
+            id=DISK,
+        )
+
+    def destination_disk(self) -> spec.Disk:
+        return self.source_disk()
+
+    def destination_args(self) -> tuple[str, ...]:
+        """Further command line of the destination."""
+        return ()
+
+    def connect(
+        self, source: base.Guest, destination: direct.DirectGuest
+    ) -> None:
+        """Before the guest runs; the destination is not started yet."""
+
+    def switch_over(self, source: base.Guest, timeout: float) -> None:
+        """The guest stands still at the source and will not go on there."""
+
+    def arrived(self, destination: base.Guest) -> None:
+        """The guest is at the destination, not running yet: make the
+        storage good, the migration is over."""
+
+    def disconnect(self, source: base.Guest) -> None:
+        """The migration was given up; the source goes on alone."""
+
+    def _file_node(self) -> dict:
+        return {
+            'driver': 'file',
+            'node-name': DISK + '-file',
+            'filename': str(self.disk.path),
+            'cache': {'direct': True, 'no-flush': False},
+        }
+
+    def _format_node(self, file: str) -> dict:
+        return {
+            'driver': self.disk.format,
+            'node-name': DISK + '-format',
+            'file': file,
+            'cache': {'direct': True, 'no-flush': False},
+        }
+
+    def _behind(self, node: dict) -> spec.Disk:
+        """The source's disk, seen through a filter node."""
+        node = {
+            **node,
+            'node-name': DISK + '-filter',
+            'cache': {'direct': True, 'no-flush': False},
+        }
+        return spec.Disk(
+            device=self.device,
+            id=DISK,
+            blockdev=(
+                self._file_node(),
+                node,
+                self._format_node(DISK + '-filter'),
+            ),
+        )
+
+
+class OwnCopy(Storage):
+    copy = 'own'
+
+    def __init__(self, *args, **keywords) -> None:
+        super().__init__(*args, **keywords)
+        self.own = self.disk.own_copy(self.directory)
+
+    def destination_disk(self) -> spec.Disk:
+        return dataclasses.replace(self.source_disk(), path=self.own.path)
+
+    def connect(
+        self, source: base.Guest, destination: direct.DirectGuest
+    ) -> None:
+        destination.start_incoming()
+        path = destination.migration_socket.with_name('nbd.sock')
+        address = {'type': 'unix', 'path': str(path)}
+        destination.qmp(
+            'nbd-server-start',
+            addr={'type': 'unix', 'data': {'path': str(path)}},
+        )
+        destination.qmp(
+            'block-export-add',
+            type='nbd',
+            id=_EXPORT,
+            name=DISK,
+            writable=True,
+            **{'node-name': DISK + '-format'},
+        )
+        source.qmp(
+            'blockdev-add',
+            driver='nbd',
+            server=address,
+            export=DISK,
+            **{'node-name': _EXPORT},
+        )
+        source.qmp(
+            'blockdev-mirror',
+            device=DISK + '-format',
+            target=_EXPORT,
+            sync='none',
+            **{'job-id': _JOB, 'copy-mode': 'write-blocking'},
+        )
+
+    def _end_job(self, source: base.Guest, timeout: float) -> None:
+        mark = source.events.mark()
+        source.qmp('block-job-cancel', device=_JOB)
+        source.events.wait(
+            'JOB_STATUS_CHANGE',
+            mark,
+            timeout,
+            lambda data: data == {'id': _JOB, 'status': 'null'},
+        )
+
+    def switch_over(self, source: base.Guest, timeout: float) -> None:
+        self._end_job(source, timeout)
+
+    def disconnect(self, source: base.Guest) -> None:
+        if any(job['id'] == _JOB for job in source.qmp('query-jobs')):
+            self._end_job(source, 30.0)
+
+    def arrived(self, destination: base.Guest) -> None:
+        destination.qmp('nbd-server-stop')
+
+
+class Slow(Storage):
+    def destination_disk(self) -> spec.Disk:
+        return self._behind(
+            {
+                'driver': 'throttle',
+                'throttle-group': _GROUP,
+                'file': DISK + '-file',
+            }
+        )
+
+    def destination_args(self) -> tuple[str, ...]:
+        return (
+            '-object',
+            f'throttle-group,id={_GROUP},x-bps-read={self.rate}',
+        )
+
+    def arrived(self, destination: base.Guest) -> None:
+        destination.qmp(
+            'qom-set',
+            path=f'/objects/{_GROUP}',
+            property='limits',
+            value={'bps-read': 0},
+        )
+
+
+class Failing(Storage):
+    def destination_disk(self) -> spec.Disk:
+        return self._behind(
+            {
+                'driver': 'blkdebug',
+                'image': DISK + '-file',
+                'inject-error': [
+                    {'event': 'none', 'iotype': 'read', 'errno': 5}
+                ],
+            }
+        )
+
+    def arrived(self, destination: base.Guest) -> None:
+        destination.qmp(
+            'blockdev-reopen', options=[self._format_node(DISK + '-file')]
+        )
+
+
+KINDS = {
+    'shared': Storage,
+    'own': OwnCopy,
+    'slow': Slow,
+    'failing': Failing,
+}
