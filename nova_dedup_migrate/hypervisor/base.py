@@ -162,7 +162,10 @@ class Migration(abc.ABC):
 
     @abc.abstractmethod
     def start_postcopy(self, timeout=60.0):
-        """Let the guest go on at the destination from now on."""
+        """Let the guest go on at the destination from now on.
+
+        Return a Progress when it does.
+        """
 
     @abc.abstractmethod
     def proceed(self):

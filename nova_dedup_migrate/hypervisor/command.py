@@ -22,9 +22,6 @@ def build(spec, binary, paths, qmp_fd, incoming=False, paused=False):
             '-no-user-config', '-display', 'none',
             '-accel', spec.accel, '-smp', str(spec.vcpus),
             '-msg', 'timestamp=on',
-            # It writes into guest RAM by itself when a migration has
-            # arrived, and serves Windows before Vista only.
-            '-global', 'apic-common.vapic=off',
             '-chardev', 'socket,id=qmp,fd=%d' % qmp_fd,
             '-mon', 'chardev=qmp,mode=control']
     if spec.firmware is not None:

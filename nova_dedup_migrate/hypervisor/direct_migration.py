@@ -179,16 +179,24 @@ class DirectMigration(base.Migration):
         deadline = deadline or time.monotonic() + 60
         if now.status == 'completed':
             self._wait_arrival(deadline)
+            self._leave(self._source, 'finish-migrate', deadline)
             return
         # QEMU ends by itself when what it receives fails; its log is
         # complete only then
         self._destination.wait_exit(2.0 if now.status == 'failed' else 0.0)
         self._failure = self._failure or self._failed(now)
         self._destination.destroy()
-        while self._source.run_state() == 'finish-migrate':
+        self._leave(self._source, 'finish-migrate', deadline)
+
+    @staticmethod
+    def _leave(guest, state, deadline):
+        """Wait for a run state, which lags behind the status, to end."""
+        begun = time.monotonic()
+        while guest.run_state() == state:
             if time.monotonic() > deadline:
-                raise errors.WaitTimeout(what='resume of the source',
-                                         seconds=60)
+                raise errors.WaitTimeout(
+                    what='end of run state %s of %s' % (state, guest.name),
+                    seconds=round(deadline - begun))
             time.sleep(0.01)
 
     def _wait_arrival(self, deadline):
@@ -230,25 +238,27 @@ class DirectMigration(base.Migration):
 
     def start_postcopy(self, timeout=60.0):
         self.wait_status(('active', *progress.FINAL), timeout)
+        deadline = time.monotonic() + timeout
         self._source.qmp('migrate-start-postcopy')
-        return self.wait_status(('postcopy-active', 'completed'), timeout)
+        self.wait_status(('postcopy-active', 'completed'), timeout)
+        # The destination survives a broken link only once it has loaded
+        # all devices.
+        self._leave(self._destination, 'inmigrate', deadline)
+        return self.progress()
 
     def proceed(self):
         self._source.qmp('migrate-continue', state='pre-switchover')
 
     def interrupt(self, timeout=60.0):
+        guests = self._source, self._destination
+        marks = [guest.events.mark() for guest in guests]
         self._source.qmp_oob('migrate-pause')
-        self._both_paused(timeout)
-
-    def _both_paused(self, timeout):
-        deadline = time.monotonic() + timeout
-        for guest in (self._source, self._destination):
-            while guest.qmp('query-migrate')['status'] != 'postcopy-paused':
-                if time.monotonic() > deadline:
-                    raise errors.WaitTimeout(
-                        what='pause of post-copy on ' + guest.name,
-                        seconds=timeout)
-                time.sleep(0.02)
+        # The destination's main loop may be waiting for a page: only its
+        # events, and commands out of band, still get through.
+        for guest, mark in zip(guests, marks, strict=True):
+            guest.events.wait(
+                'MIGRATION', mark, timeout,
+                lambda data: data.get('status') == 'postcopy-paused')
 
     def recover(self, timeout=60.0):
         socket = self._destination.migration_socket
