@@ -29,7 +29,7 @@ def draw(results: list[run.Result], path: Path) -> None:
         figsize=(5.2 * len(results) + 1, 4.2),
         squeeze=False,
     )
-    for panel, result in zip(panels[0], results):
+    for panel, result in zip(panels[0], results, strict=True):
         samples = result.samples
         times = [sample.time_s for sample in samples]
         panel.stackplot(

@@ -29,7 +29,7 @@ def plan_runs(options, given, directory: Path) -> list[run.Plan]:
 
     guest = image.guest_image()
     plans = []
-    for name in options.runs:
+    for number, name in enumerate(options.runs):
         ours = 'patched' if name == 'dedup' else 'stock'
         source = binary('stock' if peer == 'source' else ours)
         destination = binary('stock' if peer == 'destination' else ours)
@@ -43,6 +43,8 @@ def plan_runs(options, given, directory: Path) -> list[run.Plan]:
                 image=guest,
                 options=options,
                 directory=directory / name,
+                # Both runs have the same guest: looking once will do.
+                analyse=number == 0,
             )
         )
     return plans

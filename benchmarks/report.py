@@ -156,7 +156,9 @@ def _align(lines: list[list[str]]) -> str:
     text = []
     for line in full:
         cells = [line[0].ljust(widths[0])]
-        cells += [c.rjust(w) for c, w in zip(line[1:], widths[1:])]
+        cells += [
+            c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True)
+        ]
         text.append('  '.join(cells).rstrip())
     text.insert(1, '-' * (sum(widths) + 2 * (columns - 1)))
     return '\n'.join(text)

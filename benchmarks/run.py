@@ -38,6 +38,7 @@ class Plan:
 
     :param directory: gets logs, disks and memory images
     :param qemu_img: makes the disks
+    :param analyse: find out what memory consists of, which takes seconds
     """
 
     name: str
@@ -48,6 +49,7 @@ class Plan:
     image: image.GuestImage
     options: demo_options.Options
     directory: Path
+    analyse: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,6 +255,8 @@ class Run:
 
     def _sample(self, elapsed: float, now: progress.Progress) -> None:
         link = self._link_bytes(now)
+        if now.status in ('cancelling', 'cancelled', 'failed'):
+            return
         self._result.samples.append(
             Sample(
                 round(elapsed, 3),
@@ -279,6 +283,13 @@ class Run:
         result.qemu_bytes = last.transferred_bytes
         result.rounds = last.rounds
         result.pages = last.pages
+        if last.status != 'completed' and result.samples:
+            # QEMU has forgotten the figures of what was given up.
+            end = result.samples[-1]
+            result.rounds = end.rounds
+            result.pages = progress.PagePaths(
+                end.peer, end.zero, end.storage
+            )
         if last.dedup is not None and last.dedup.source is not None:
             figures = last.dedup.source
             result.digest_failures = figures.nack_digest
@@ -301,6 +312,8 @@ class Run:
         comparison = memory.compare(here, there)
         self._result.ram_identical = comparison.identical
         self._result.differing_pages = comparison.differing
+        if not self._plan.analyse:
+            return
         data = self._storage.disk
         images = [data.path] + ([data.base] if data.base else [])
         self._result.content = contents.analyse(here, images, data.offset)

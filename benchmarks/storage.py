@@ -18,6 +18,7 @@ from nova_dedup_migrate.hypervisor import direct
 from nova_dedup_migrate.hypervisor import spec
 
 DISK = 'disk0'
+BASE = DISK + '-base'
 _GROUP = 'storage'
 _EXPORT = 'own-copy'
 _JOB = 'mirror-' + DISK
@@ -72,38 +73,58 @@ class Storage:
     def disconnect(self, source: base.Guest) -> None:
         """The migration was given up; the source goes on alone."""
 
-    def _file_node(self) -> dict:
-        return {
-            'driver': 'file',
-            'node-name': DISK + '-file',
-            'filename': str(self.disk.path),
-            'cache': {'direct': True, 'no-flush': False},
-        }
-
-    def _format_node(self, file: str) -> dict:
-        return {
-            'driver': self.disk.format,
-            'node-name': DISK + '-format',
-            'file': file,
-            'cache': {'direct': True, 'no-flush': False},
-        }
-
-    def _behind(self, node: dict) -> spec.Disk:
-        """The source's disk, seen through a filter node."""
-        node = {
-            **node,
-            'node-name': DISK + '-filter',
-            'cache': {'direct': True, 'no-flush': False},
-        }
+    def _behind(self, filter: dict | None) -> spec.Disk:
+        """The source's disk, each layer's file seen through a filter."""
+        nodes = []
+        if self.disk.base is not None:
+            nodes += self._layer(BASE, filter)
         return spec.Disk(
             device=self.device,
             id=DISK,
-            blockdev=(
-                self._file_node(),
-                node,
-                self._format_node(DISK + '-filter'),
-            ),
+            blockdev=(*nodes, *self._layer(DISK, filter)),
         )
+
+    def _layer(self, name: str, filter: dict | None) -> list[dict]:
+        """Nodes of one layer of the backing chain, children first."""
+        path = self.disk.base if name == BASE else self.disk.path
+        assert path is not None
+        nodes = [
+            {
+                'driver': 'file',
+                'node-name': name + '-file',
+                'filename': str(path),
+                **self._common(name),
+            }
+        ]
+        if filter is not None:
+            nodes.append(self._filter(name, filter))
+        return [*nodes, self._format(name, nodes[-1]['node-name'])]
+
+    def _common(self, name: str) -> dict:
+        return {
+            'cache': {'direct': True, 'no-flush': False},
+            'read-only': name == BASE,
+        }
+
+    def _filter(self, name: str, filter: dict) -> dict:
+        child = 'image' if filter['driver'] == 'blkdebug' else 'file'
+        return {
+            **filter,
+            child: name + '-file',
+            'node-name': name + '-filter',
+            **self._common(name),
+        }
+
+    def _format(self, name: str, file: str) -> dict:
+        node = {
+            'driver': 'raw' if name == BASE else self.disk.format,
+            'node-name': name + '-format',
+            'file': file,
+            **self._common(name),
+        }
+        if name != BASE and self.disk.base is not None:
+            node['backing'] = BASE + '-format'
+        return node
 
 
 class OwnCopy(Storage):
@@ -172,13 +193,7 @@ class OwnCopy(Storage):
 
 class Slow(Storage):
     def destination_disk(self) -> spec.Disk:
-        return self._behind(
-            {
-                'driver': 'throttle',
-                'throttle-group': _GROUP,
-                'file': DISK + '-file',
-            }
-        )
+        return self._behind({'driver': 'throttle', 'throttle-group': _GROUP})
 
     def destination_args(self) -> tuple[str, ...]:
         return (
@@ -196,21 +211,36 @@ class Slow(Storage):
 
 
 class Failing(Storage):
+    """The fault comes after the image was opened and goes before the
+    guest runs, so that only the migration meets it."""
+
+    _FAULT = {
+        'driver': 'blkdebug',
+        'inject-error': [{'event': 'none', 'iotype': 'read', 'errno': 5}],
+    }
+
     def destination_disk(self) -> spec.Disk:
-        return self._behind(
-            {
-                'driver': 'blkdebug',
-                'image': DISK + '-file',
-                'inject-error': [
-                    {'event': 'none', 'iotype': 'read', 'errno': 5}
-                ],
-            }
-        )
+        return self._behind(None)
+
+    def _layers(self) -> list[str]:
+        return [DISK] if self.disk.base is None else [BASE, DISK]
+
+    def connect(
+        self, source: base.Guest, destination: direct.DirectGuest
+    ) -> None:
+        destination.start_incoming()
+        for name in self._layers():
+            destination.qmp('blockdev-add', **self._filter(name, self._FAULT))
+        self._read_through(destination, '-filter')
 
     def arrived(self, destination: base.Guest) -> None:
-        destination.qmp(
-            'blockdev-reopen', options=[self._format_node(DISK + '-file')]
-        )
+        self._read_through(destination, '-file')
+
+    def _read_through(self, destination: base.Guest, node: str) -> None:
+        for name in self._layers():
+            destination.qmp(
+                'blockdev-reopen', options=[self._format(name, name + node)]
+            )
 
 
 KINDS = {

@@ -80,7 +80,7 @@ def _build_raw(work: Path, mib: int, seed: int, offset: int) -> None:
     run([work / 'fill', content, str(seed), str(files), str(pages)])
     (content / 'manifest').write_text(f'{seed} {files} {pages}\n')
     # Inode tables, journal and bitmaps need some room beside the files.
-    size_mib = files * FILE_MIB * 33 // 32 + 24
+    size_mib = files * FILE_MIB * 65 // 64 + 24
     image = work / 'disk.raw'
     options = 'lazy_itable_init=0,root_owner=0:0'
     if offset:
@@ -88,6 +88,7 @@ def _build_raw(work: Path, mib: int, seed: int, offset: int) -> None:
     run(
         ['/sbin/mke2fs', '-q', '-t', 'ext4', '-F', '-L', 'workload']
         + ['-m', '0', '-b', '4096', '-J', 'size=8', '-E', options]
+        + ['-O', '^resize_inode', '-N', str(files + 64)]
         + ['-d', content, image, f'{size_mib}M']
     )
     with open(image, 'r+b') as disk:

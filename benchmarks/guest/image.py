@@ -92,7 +92,7 @@ def _build(linux: kernel.Kernel, work: Path) -> None:
 
 def guest_image() -> GuestImage:
     """The image, built if it is not cached.  BuildError says why not."""
-    linux = kernel.latest()
+    linux = kernel.debian_kernel()
     inputs = [*SOURCE.iterdir(), Path(__file__), Path(kernel.__file__)]
     name = cache.key(str(linux.image), inputs)
     place = cache.entry('guest', name, lambda work: _build(linux, work))

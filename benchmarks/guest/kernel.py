@@ -62,18 +62,14 @@ def _unpack(package: str, work: Path) -> None:
     archive.unlink()
 
 
-def latest() -> Kernel:
-    """The kernel this Debian offers now, downloaded if it is a new one."""
+def debian_kernel() -> Kernel:
+    """The kernel downloaded last; the one Debian offers now if none."""
     newest = sorted(
         cache.root().glob('kernel/linux-image-*'), key=os.path.getmtime
     )
-    try:
-        package, version = _candidate()
-    except BuildError:
-        # Without apt's lists an earlier download does as well.
-        if not newest:
-            raise
+    if newest:
         return _kernel_in(newest[-1])
+    package, version = _candidate()
     name = f'{package}_{version.replace(":", "%3a")}'
     return _kernel_in(
         cache.entry('kernel', name, lambda work: _unpack(package, work))
