@@ -1,0 +1,135 @@
+/*
+ * Migration without duplicated content: what the rest of QEMU calls.
+ *
+ * The mechanism is described in migration/dedup/dedup-int.h, its wire
+ * format in migration/dedup/wire.h.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef MIGRATION_DEDUP_H
+#define MIGRATION_DEDUP_H
+
+#include "exec/cpu-common.h"
+#include "qemu/iov.h"
+#include "qemu/typedefs.h"
+
+/*
+ * Value of the MIG_CMD_PING by which a source asks whether the destination
+ * knows records.  A stock destination answers PONG, a patched one HELLO
+ * before the PONG.
+ */
+#define DEDUP_PING_MAGIC 0xded0b001
+
+/* Marks an element of the dedup protocol in the RAM section (was COMPRESS) */
+#define RAM_SAVE_FLAG_DEDUP 0x100
+
+/*
+ * Block layer.  Called after each successful guest read or write through
+ * @blk; NULL while tracking is off, and always in the tools.  Any thread.
+ */
+typedef void BlkDedupTrackFunc(BlockBackend *blk, int64_t offset,
+                               int64_t bytes, QEMUIOVector *qiov,
+                               size_t qiov_offset);
+extern BlkDedupTrackFunc *blk_dedup_track;
+
+/* Source: all but rp_message() are called from the migration thread */
+
+/* Ask the destination, if this migration is armed and can carry records */
+void dedup_source_start(MigrationState *s);
+
+/*
+ * Beginning of a RAM iteration: take answers in, send what the destination
+ * must know, send the records of the first pass.  True: nothing else may go
+ * out in this iteration.  Called with the dirty bitmap's mutex held, in an
+ * RCU critical section.
+ */
+bool dedup_source_iterate(QEMUFile *f);
+
+/*
+ * Try to send page @page of @rb, just taken out of the dirty bitmap, as a
+ * record.  False: the caller sends its content, and whatever record is
+ * outstanding for it no longer counts.  Same context as iterate().
+ */
+bool dedup_source_save_page(RAMBlock *rb, unsigned long page);
+
+/* A record leaves no base for a delta; false only in a test that breaks it */
+bool dedup_source_drops_delta(void);
+
+/* Send what is batched.  Due before the bitmap is synchronised again. */
+void dedup_source_flush(QEMUFile *f);
+
+/*
+ * The scan found nothing dirty: wait a moment for answers, or choose
+ * outstanding pages to send in full in the next iteration.  No lock held.
+ */
+void dedup_source_idle(void);
+
+/*
+ * The guest is stopped or post-copy begins: all that is outstanding becomes
+ * dirty, no more records.  Called with the dirty bitmap's mutex held.
+ */
+void dedup_source_finish(void);
+
+/* Bytes that outstanding records add to what is pending */
+uint64_t dedup_source_pending(bool exact);
+
+/* Page content not sent because a record took its place, in bytes */
+uint64_t dedup_source_saved_bytes(void);
+
+/* True while the switch-over is better put off for answers under way */
+bool dedup_source_hold_switchover(void);
+
+/* Return-path thread: a MIG_RP_MSG_DEDUP, or a PONG to the magic PING */
+void dedup_source_rp_message(const uint8_t *buf, size_t len);
+void dedup_source_rp_pong(uint32_t value);
+
+/* Destination */
+
+/* The magic PING came in: answer it.  Migration coroutine. */
+void dedup_incoming_hello(MigrationIncomingState *mis);
+
+/* Parse one element after RAM_SAVE_FLAG_DEDUP; 0 or -errno */
+int dedup_incoming_load(QEMUFile *f);
+
+/*
+ * Content for a page is about to be written by another path: whatever fetch
+ * is under way for it must not touch the page any more.  Any thread.
+ */
+extern bool dedup_incoming_active;
+void dedup_incoming_supersede_page(RAMBlock *rb, ram_addr_t offset);
+
+static inline void dedup_incoming_supersede(RAMBlock *rb, ram_addr_t offset)
+{
+    if (unlikely(qatomic_read(&dedup_incoming_active))) {
+        dedup_incoming_supersede_page(rb, offset);
+    }
+}
+
+/*
+ * No fetch may touch guest memory from here on: post-copy begins, or the
+ * memory phase is over.  Does not wait for storage.  Idempotent.
+ */
+void dedup_incoming_stop(void);
+
+/*
+ * All memory has been received: -EINVAL, with a message, if a page was left
+ * neither fetched nor sent.
+ */
+int dedup_incoming_finish(void);
+
+/* The RAM's tables go away.  BQL. */
+void dedup_incoming_cleanup(void);
+
+/* Offered by migration/ram.c; called with the dirty bitmap's mutex held */
+bool ram_dedup_take_dirty(RAMBlock *rb, unsigned long page);
+void ram_dedup_set_dirty(RAMBlock *rb, unsigned long page);
+
+/* Offered by migration/migration.c */
+int migrate_send_rp_dedup(MigrationIncomingState *mis, uint16_t len,
+                          void *data);
+
+/* Register notifiers; called once when the migration object is made */
+void dedup_init(void);
+
+#endif

@@ -1,0 +1,154 @@
+/*
+ * QMP and HMP commands; start-up
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/main-loop.h"
+#include "qapi/error.h"
+#include "qapi/qapi-commands-dedup.h"
+#include "qobject/qdict.h"
+#include "monitor/hmp.h"
+#include "monitor/monitor.h"
+#include "exec/target_page.h"
+#include "hw/qdev-core.h"
+#include "system/block-backend.h"
+#include "dedup-int.h"
+
+char *dedup_blk_path(BlockBackend *blk)
+{
+    DeviceState *dev = blk_get_attached_dev(blk);
+
+    return dev ? object_get_canonical_path(OBJECT(dev)) : NULL;
+}
+
+BlockBackend *dedup_blk_by_path(const char *path)
+{
+    for (BlockBackend *b = blk_all_next(NULL); b; b = blk_all_next(b)) {
+        g_autofree char *p = dedup_blk_path(b);
+
+        if (p && !strcmp(p, path)) {
+            return b;
+        }
+    }
+    return NULL;
+}
+
+void qmp_x_dedup_track(bool enable, Error **errp)
+{
+    if (enable && qemu_target_page_size() != DEDUP_PAGE_SIZE) {
+        error_setg(errp, "Only machines with pages of 4 KiB are supported");
+        return;
+    }
+    dedup_track(enable);
+}
+
+void qmp_x_dedup_arm(bool has_copy, DedupCopy copy, bool has_disks,
+                     DedupDiskList *disks, bool has_steal, bool steal,
+                     Error **errp)
+{
+    dedup_source_arm(has_copy, copy, has_disks ? disks : NULL,
+                     !has_steal || steal, errp);
+}
+
+void qmp_x_dedup_disarm(Error **errp)
+{
+    dedup_source_disarm();
+}
+
+void qmp_x_dedup_load_map(const char *fdname, Error **errp)
+{
+    int fd = monitor_get_fd(monitor_cur(), fdname, errp);
+
+    if (fd >= 0) {
+        dedup_map_load(fd, errp);
+    }
+}
+
+DedupInfo *qmp_query_x_dedup(Error **errp)
+{
+    DedupInfo *info = g_new0(DedupInfo, 1);
+
+    info->tracking = dedup_tracking();
+    info->hints = g_new0(DedupHintsInfo, 1);
+    dedup_hints_query(info->hints);
+    dedup_map_query(info->hints);
+    info->source = dedup_source_query();
+    info->incoming = dedup_incoming_query();
+    return info;
+}
+
+void hmp_x_dedup_track(Monitor *mon, const QDict *qdict)
+{
+    Error *err = NULL;
+
+    qmp_x_dedup_track(qdict_get_bool(qdict, "enable"), &err);
+    hmp_handle_error(mon, err);
+}
+
+void hmp_x_dedup_arm(Monitor *mon, const QDict *qdict)
+{
+    bool own = qdict_get_try_bool(qdict, "own", false);
+    Error *err = NULL;
+
+    qmp_x_dedup_arm(true, own ? DEDUP_COPY_OWN : DEDUP_COPY_SHARED, false,
+                    NULL, false, false, &err);
+    hmp_handle_error(mon, err);
+}
+
+void hmp_x_dedup_disarm(Monitor *mon, const QDict *qdict)
+{
+    qmp_x_dedup_disarm(NULL);
+}
+
+void hmp_info_dedup(Monitor *mon, const QDict *qdict)
+{
+    DedupInfo *info = qmp_query_x_dedup(NULL);
+    DedupSourceInfo *s = info->source;
+    DedupIncomingInfo *d = info->incoming;
+
+    monitor_printf(mon, "tracking: %s\n", info->tracking ? "on" : "off");
+    monitor_printf(mon, "hints: %" PRIu64 " pages, %" PRIu64 " bytes; map %s"
+                   " (%" PRIu64 " pages, %" PRIu64 " skipped)%s%s\n",
+                   info->hints->pages, info->hints->memory_bytes,
+                   DedupMapState_str(info->hints->map_state),
+                   info->hints->map_pages, info->hints->map_skipped,
+                   info->hints->map_error ? ": " : "",
+                   info->hints->map_error ?: "");
+    if (s) {
+        monitor_printf(mon, "source: %s%s%s\n", DedupSourceState_str(s->state),
+                       s->reason ? ": " : "", s->reason ?: "");
+        monitor_printf(mon, "  pages: %" PRIu64 " peer, %" PRIu64 " zero, %"
+                       PRIu64 " storage\n", s->peer_pages, s->zero_pages,
+                       s->storage_pages);
+        monitor_printf(mon, "  records: %" PRIu64 " pages, %" PRIu64
+                       " bytes, %" PRIu64 " outstanding\n", s->record_pages,
+                       s->record_bytes, s->outstanding);
+        monitor_printf(mon, "  refused: %" PRIu64 " digest, %" PRIu64
+                       " io; stolen %" PRIu64 ", superseded %" PRIu64
+                       ", final %" PRIu64 "\n", s->nack_digest, s->nack_io,
+                       s->stolen_pages, s->superseded_pages, s->final_pages);
+    }
+    if (d) {
+        monitor_printf(mon, "incoming: %s, %" PRIu64 " records, %" PRIu64
+                       " fetched, %" PRIu64 " superseded, refused %" PRIu64
+                       " digest %" PRIu64 " io\n",
+                       d->active ? "active" : "over", d->record_pages,
+                       d->fetched_pages, d->superseded_pages, d->nack_digest,
+                       d->nack_io);
+        monitor_printf(mon, "  reads: %" PRIu64 ", %" PRIu64 " bytes, mean %"
+                       PRIu64 " us, max %" PRIu64 " us; backlog %" PRIu64
+                       "\n", d->reads, d->bytes_read,
+                       d->reads ? d->read_ns / d->reads / 1000 : 0,
+                       d->max_read_ns / 1000, d->backlog);
+    }
+    qapi_free_DedupInfo(info);
+}
+
+void dedup_init(void)
+{
+    dedup_inject_init();
+    dedup_hints_init();
+    dedup_source_init();
+}

@@ -1,0 +1,240 @@
+/*
+ * Migration without duplicated content: inside
+ * ============================================
+ *
+ * A guest page whose bytes also stand on a disk that the destination can
+ * read need not cross the migration link.  The source sends a record (page,
+ * place, digest) in its stead; the destination reads the place, checks the
+ * digest, puts the page into memory and answers.
+ *
+ *   hints.c      which place each page was read from or written to last
+ *   map.c        the same from outside (the guest's page cache)
+ *   resolver.c   guest offsets -> offsets in the nodes of the backing chain
+ *   source.c     records, answers, the order and the end of it all
+ *   incoming.c   the destination's pages: waiting, being placed, superseded
+ *   fetch.c      the destination's reads
+ *   answers.c    the destination's answers
+ *   wire.c       encoding; digest.c  digests; extents.c  sorted extents
+ *   control.c    QMP; inject.c  faults for tests
+ *
+ * Two rules make it right, and nothing else is needed for that:
+ *
+ * 1. Hints are never trusted.  A record carries the digest of what the page
+ *    holds after its dirty bit was cleared, exactly when content would have
+ *    been copied; the destination places only bytes with that digest.
+ *
+ * 2. A record counts for nothing until it is answered.  An outstanding page
+ *    is a dirty page: it adds to what is pending, and at the switch-over
+ *    (or the start of post-copy) it is sent in full.  So storage that is
+ *    slow, gone or wrong can neither delay nor falsify the hand-over.
+ *
+ * A page on the source, between two synchronisations of the dirty bitmap:
+ *
+ *            record sent              answer OK
+ *   dirty ---------------> outstanding --------> clean
+ *     ^  \                  |  |  |
+ *     |   `-- content ---------|---------------> clean
+ *     |                     |  |
+ *     +--- NACK, stolen, ---+  +-- dirtied by the guest: the next scan
+ *          switch-over             supersedes the record
+ *
+ * and on the destination, in one 32-bit word per page:
+ *
+ *           record              read, digest right
+ *   NONE ----------> id (waiting) -----------> id | COPYING --> NONE, OK
+ *    ^                 |    |
+ *    |   content       |    | read failed, digest wrong
+ *    +-----------------+    v
+ *    |   content        id | MISSING, NACK
+ *    +----------------------+
+ *
+ * Content that arrives while COPYING waits for the memcpy to end.  A newer
+ * record takes the place of an id, waiting or missing.  The words that are
+ * not NONE are counted: the guest is not started while there is one.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef MIGRATION_DEDUP_INT_H
+#define MIGRATION_DEDUP_INT_H
+
+#include "exec/ramblock.h"
+#include "migration/dedup.h"
+#include "qapi/qapi-types-dedup.h"
+#include "qemu/queue.h"
+#include "qemu/rcu.h"
+#include "digest.h"
+#include "wire.h"
+
+#define DEDUP_PAGE_SIZE     4096
+#define DEDUP_PAGE_BITS     12
+#define DEDUP_MAX_SLOTS     DEDUP_WIRE_MAX_DISKS
+
+/*
+ * Hints.  One 64-bit word a page, read and written atomically and without
+ * locks by any thread: slot 7 | sector 41 | fingerprint 16.  0: no hint.
+ */
+#define DEDUP_HINT_CHUNK    4096    /* pages, allocated at once (32 KiB) */
+
+typedef struct DedupHint {
+    uint64_t word;              /* as found, for dedup_hint_drop() */
+    unsigned slot;              /* disk, see dedup_slot_of() */
+    uint64_t sector;            /* guest offset / 512 */
+    uint16_t fingerprint;       /* 0: not taken */
+} DedupHint;
+
+/* What is known about a RAM block; RAMBlock.dedup */
+typedef struct DedupRam {
+    struct rcu_head rcu;
+    RAMBlock *rb;
+    void *host;
+    uint64_t pages;             /* of max_length */
+    uint64_t **chunks;          /* hints */
+    size_t nchunks;
+
+    /*
+     * During a migration.  Source: id of the outstanding record.
+     * Destination: the state word, id or id | DEDUP_COPYING.
+     */
+    uint32_t *ids;
+    unsigned long *direct;      /* source: send in full, once */
+    unsigned index;             /* in SETUP */
+    QTAILQ_ENTRY(DedupRam) next;
+} DedupRam;
+
+#define DEDUP_COPYING       0x80000000u
+#define DEDUP_MISSING       0x40000000u
+#define DEDUP_MAX_ID        0x3fffffffu
+
+DedupRam *dedup_ram_get(RAMBlock *rb);          /* makes it, if migratable */
+DedupRam *dedup_ram_first(void);                /* under RCU or the BQL */
+DedupRam *dedup_ram_next(DedupRam *dr);
+void dedup_ram_make_all(void);
+
+/* The disk's slot, made on demand; 0 when there are too many.  Any thread. */
+unsigned dedup_slot_of(BlockBackend *blk);
+/* Only to be compared: the backend may be gone */
+const BlockBackend *dedup_slot_blk(unsigned slot);
+
+void dedup_track(bool enable);                  /* BQL */
+bool dedup_tracking(void);
+bool dedup_hint_get(DedupRam *dr, uint64_t page, DedupHint *hint);
+void dedup_hint_set(DedupRam *dr, uint64_t page, unsigned slot,
+                    uint64_t sector, uint16_t fingerprint);
+void dedup_hint_drop(DedupRam *dr, uint64_t page, uint64_t word);
+/* First page at or after @page that may have a hint; dr->pages if none */
+uint64_t dedup_hint_next(DedupRam *dr, uint64_t page);
+void dedup_hints_query(DedupHintsInfo *info);
+void dedup_hints_init(void);
+
+/* Sorted extents that do not overlap.  No locking. */
+typedef struct DedupExtents {
+    DedupExtent *e;
+    unsigned n, alloc;
+} DedupExtents;
+
+#define DEDUP_MAX_EXTENTS   (4 * 1024 * 1024)   /* a disk */
+
+/* Takes the place of whatever it overlaps.  False: there are too many. */
+bool dedup_extents_add(DedupExtents *x, const DedupExtent *e);
+/* The extent that holds all of [start, start + len), or NULL */
+const DedupExtent *dedup_extents_find(const DedupExtents *x, uint64_t start,
+                                      uint64_t len);
+void dedup_extents_free(DedupExtents *x);
+
+/* Resolver.  One for each shared disk of an outgoing migration. */
+typedef struct DedupResolver DedupResolver;
+DedupResolver *dedup_resolver_new(BlockBackend *blk, unsigned slot); /* BQL */
+/* The guest offset was not found; resolve what is around it.  Any thread. */
+void dedup_resolver_want(DedupResolver *r, uint64_t offset);
+void dedup_resolver_kick(DedupResolver *r);
+bool dedup_resolver_busy(DedupResolver *r);
+/* Move what was found since the last call to @out; its number */
+unsigned dedup_resolver_take(DedupResolver *r, DedupExtents *out);
+/* Gives up; what still runs ends by itself.  BQL. */
+void dedup_resolver_free(DedupResolver *r);
+
+/* QOM path of the device @blk is attached to, or NULL.  BQL. */
+char *dedup_blk_path(BlockBackend *blk);
+BlockBackend *dedup_blk_by_path(const char *path);
+
+/* External maps */
+void dedup_map_load(int fd, Error **errp);
+void dedup_map_query(DedupHintsInfo *info);
+
+/* Source.  Each under the BQL. */
+bool dedup_source_arm(bool has_copy, DedupCopy copy, DedupDiskList *disks,
+                      bool steal, Error **errp);
+void dedup_source_disarm(void);
+DedupSourceInfo *dedup_source_query(void);
+void dedup_source_init(void);
+
+/* Destination */
+DedupIncomingInfo *dedup_incoming_query(void);
+
+/* One record as the fetcher sees it */
+typedef struct DedupFetchRecord {
+    DedupRam *dr;
+    uint64_t page;
+    uint64_t sector;
+    uint32_t id;
+    uint32_t disk;
+    uint32_t target;            /* filled in by fetch.c */
+    uint64_t offset;            /* likewise, in the target */
+    uint8_t digest[DEDUP_DIGEST_LEN];
+} DedupFetchRecord;
+
+typedef struct DedupFetch DedupFetch;
+DedupFetch *dedup_fetch_new(const uint8_t *key);     /* opens nothing yet */
+/* Before dedup_fetch_start(); takes over @path */
+void dedup_fetch_add_disk(DedupFetch *f, char *path, DedupCopy copy);
+unsigned dedup_fetch_disks(DedupFetch *f);
+/* Opens the nodes from a bottom half, then begins */
+void dedup_fetch_start(DedupFetch *f);
+bool dedup_fetch_add_extent(DedupFetch *f, unsigned disk,
+                            const DedupExtent *e);
+void dedup_fetch_add(DedupFetch *f, const DedupFetchRecord *recs, unsigned n);
+uint64_t dedup_fetch_backlog(DedupFetch *f);
+/* Bytes a second over the last moments */
+uint64_t dedup_fetch_rate(DedupFetch *f);
+void dedup_fetch_query(DedupFetch *f, DedupIncomingInfo *info);
+/* Returns at once; reads under way end by themselves and free @f.  BQL. */
+void dedup_fetch_stop(DedupFetch *f);
+
+/*
+ * Called by the fetcher from its thread.  Is the record still wanted?  Put
+ * the page, read from the device of @slot and proven, into memory.  Or give
+ * up on it.
+ */
+bool dedup_incoming_wanted(DedupFetch *f, const DedupFetchRecord *rec);
+void dedup_incoming_place(DedupFetch *f, const DedupFetchRecord *rec,
+                          unsigned slot, const void *data);
+void dedup_incoming_refuse(DedupFetch *f, const DedupFetchRecord *rec,
+                           DedupAnswer why);
+
+typedef struct DedupAnswers DedupAnswers;
+DedupAnswers *dedup_answers_new(DedupFetch *f);
+void dedup_answers_add(DedupAnswers *a, uint32_t id, DedupAnswer answer);
+/* Joins the thread; what was not sent is dropped */
+void dedup_answers_free(DedupAnswers *a);
+
+/* Faults for tests, from the environment at start; all 0 otherwise */
+typedef struct DedupInject {
+    uint32_t fetch_delay_us;    /* before each read */
+    uint32_t pending_delay_us;  /* between a read and the compare-and-swap */
+    uint32_t copy_delay_us;     /* while COPYING */
+    uint32_t answer_delay_us;   /* before each message of answers */
+    bool no_answers;            /* never answer */
+    bool no_hello;              /* play a stock destination */
+    bool no_supersede;          /* BREAKS: let late fetches overwrite */
+    bool no_verify;             /* BREAKS: take whatever was read */
+    bool no_recv_bit;           /* BREAKS: leave the received bit clear */
+    bool no_xbzrle_drop;        /* BREAKS: keep stale delta bases */
+    bool no_redirty;            /* BREAKS: forget what is outstanding */
+    bool no_flush;              /* BREAKS: no multifd flush after records */
+    bool trust_acks;            /* BREAKS: stale answers count */
+} DedupInject;
+extern DedupInject dedup_inject;
+void dedup_inject_init(void);
+
+#endif

@@ -1,0 +1,79 @@
+/*
+ * Faults for tests: delays in the windows that matter, and each safeguard
+ * taken out by itself, so that a test can be seen to fail without it
+ *
+ * From the environment variable QEMU_DEDUP_INJECT, read once at start:
+ * "name=number,..." with the names of DedupInject's members, written with
+ * dashes.  Only who starts QEMU can set it.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/cutils.h"
+#include "qemu/error-report.h"
+#include "dedup-int.h"
+
+DedupInject dedup_inject;
+
+static void inject_set(const char *name, unsigned value)
+{
+    const struct {
+        const char *name;
+        uint32_t *number;
+        bool *flag;
+    } all[] = {
+        { "fetch-delay-us", &dedup_inject.fetch_delay_us },
+        { "pending-delay-us", &dedup_inject.pending_delay_us },
+        { "copy-delay-us", &dedup_inject.copy_delay_us },
+        { "answer-delay-us", &dedup_inject.answer_delay_us },
+        { "no-answers", .flag = &dedup_inject.no_answers },
+        { "no-hello", .flag = &dedup_inject.no_hello },
+        { "no-supersede", .flag = &dedup_inject.no_supersede },
+        { "no-verify", .flag = &dedup_inject.no_verify },
+        { "no-recv-bit", .flag = &dedup_inject.no_recv_bit },
+        { "no-xbzrle-drop", .flag = &dedup_inject.no_xbzrle_drop },
+        { "no-redirty", .flag = &dedup_inject.no_redirty },
+        { "no-flush", .flag = &dedup_inject.no_flush },
+        { "trust-acks", .flag = &dedup_inject.trust_acks },
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+        if (!strcmp(all[i].name, name)) {
+            if (all[i].number) {
+                *all[i].number = value;
+            } else {
+                *all[i].flag = value;
+            }
+            warn_report("QEMU_DEDUP_INJECT: %s=%u", name, value);
+            return;
+        }
+    }
+    error_report("QEMU_DEDUP_INJECT: '%s' is not known", name);
+    exit(EXIT_FAILURE);
+}
+
+void dedup_inject_init(void)
+{
+    const char *env = getenv("QEMU_DEDUP_INJECT");
+    g_auto(GStrv) items = NULL;
+
+    if (!env || !*env) {
+        return;
+    }
+    items = g_strsplit(env, ",", 0);
+    for (char **item = items; *item; item++) {
+        char *eq = strchr(*item, '=');
+        unsigned value = 1;
+
+        if (eq) {
+            *eq = '\0';
+            if (qemu_strtoui(eq + 1, NULL, 0, &value)) {
+                error_report("QEMU_DEDUP_INJECT: '%s' is not a number",
+                             eq + 1);
+                exit(EXIT_FAILURE);
+            }
+        }
+        inject_set(*item, value);
+    }
+}

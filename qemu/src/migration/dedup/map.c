@@ -1,0 +1,237 @@
+/*
+ * External maps: hints that come from outside
+ *
+ * A thread reads the descriptor to its end, checks everything, and only then
+ * puts the extents into the table, giving the main loop its turn in between.
+ * So a map is taken whole or not at all, and one that never ends holds up
+ * nothing but itself.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/lockable.h"
+#include "qemu/main-loop.h"
+#include "qemu/sockets.h"
+#include "qemu/thread.h"
+#include "qapi/error.h"
+#include "exec/address-spaces.h"
+#include "exec/memory.h"
+#include "system/block-backend.h"
+#include "dedup-int.h"
+#include "map-format.h"
+#include "trace.h"
+
+#define EXTENTS_A_TURN  256
+#define PAGES_A_TURN    (1 << 16)
+
+static QemuMutex map_lock;
+
+static void __attribute__((constructor)) map_lock_init(void)
+{
+    qemu_mutex_init(&map_lock);
+}
+
+static struct {                 /* under map_lock */
+    DedupMapState state;
+    uint64_t pages, skipped;
+    char *error;
+} map;
+
+typedef struct MapLoad {
+    int fd;
+    uint32_t ndisks;
+    uint64_t nextents;
+    char (*names)[DEDUP_MAP_DISK_LEN];
+    uint8_t *extents;
+    unsigned slots[DEDUP_MAP_MAX_DISKS];
+    uint64_t pages, skipped;
+} MapLoad;
+
+static const char *read_whole(int fd, void *buf, size_t len)
+{
+    uint8_t *p = buf;
+
+    while (len) {
+        ssize_t n = read(fd, p, len);
+
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return "reading the page-cache map failed";
+        }
+        if (n == 0) {
+            return "page-cache map ends too early";
+        }
+        p += n;
+        len -= n;
+    }
+    return NULL;
+}
+
+static const char *map_read(MapLoad *m)
+{
+    uint8_t header[DEDUP_MAP_HEADER_LEN], more;
+    const char *err = read_whole(m->fd, header, sizeof(header));
+    DedupMapExtent e;
+    uint64_t end = 0;
+
+    if (!err) {
+        err = dedup_map_parse_header(header, &m->ndisks, &m->nextents);
+    }
+    if (err) {
+        return err;
+    }
+    m->names = g_malloc(m->ndisks * DEDUP_MAP_DISK_LEN);
+    m->extents = g_try_malloc(m->nextents * DEDUP_MAP_EXTENT_LEN + 1);
+    if (!m->extents) {
+        return "no memory for the page-cache map";
+    }
+    err = read_whole(m->fd, m->names, m->ndisks * DEDUP_MAP_DISK_LEN);
+    if (!err) {
+        err = read_whole(m->fd, m->extents,
+                         m->nextents * DEDUP_MAP_EXTENT_LEN);
+    }
+    if (!err && !read_whole(m->fd, &more, 1)) {
+        err = "page-cache map is longer than it says";
+    }
+    for (uint32_t i = 0; !err && i < m->ndisks; i++) {
+        if (m->names[i][DEDUP_MAP_DISK_LEN - 1] || !m->names[i][0]) {
+            err = "page-cache map: name of a disk is empty or too long";
+        }
+    }
+    for (uint64_t i = 0; !err && i < m->nextents; i++) {
+        err = dedup_map_parse_extent(m->extents + i * DEDUP_MAP_EXTENT_LEN,
+                                     m->ndisks, &end, &e);
+    }
+    return err;
+}
+
+/* BQL */
+static void map_apply(MapLoad *m, const DedupMapExtent *e)
+{
+    hwaddr gpa = e->gpa;
+    uint64_t left = e->pages;
+    uint64_t sector = e->offset / DEDUP_SECTOR;
+
+    while (left) {
+        MemoryRegionSection s = memory_region_find(
+            get_system_memory(), gpa, left << DEDUP_PAGE_BITS);
+        uint64_t skip, n;
+        DedupRam *dr = NULL;
+
+        if (!s.mr) {
+            m->skipped += left;
+            return;
+        }
+        skip = (s.offset_within_address_space - gpa) >> DEDUP_PAGE_BITS;
+        n = int128_get64(s.size) >> DEDUP_PAGE_BITS;
+        if (memory_region_is_ram(s.mr) && !memory_region_is_rom(s.mr) &&
+            !(s.offset_within_region % DEDUP_PAGE_SIZE)) {
+            dr = dedup_ram_get(s.mr->ram_block);
+        }
+        if (!dr || !n || !m->slots[e->disk]) {
+            m->skipped += skip + n;
+        } else {
+            uint64_t page = s.offset_within_region >> DEDUP_PAGE_BITS;
+
+            m->skipped += skip;
+            for (uint64_t i = 0; i < n; i++) {
+                dedup_hint_set(dr, page + i, m->slots[e->disk],
+                               sector + (skip + i) *
+                               (DEDUP_PAGE_SIZE / DEDUP_SECTOR), 0);
+            }
+            m->pages += n;
+        }
+        memory_region_unref(s.mr);
+        n = MIN(left, MAX(skip + n, 1));
+        gpa += n << DEDUP_PAGE_BITS;
+        sector += n * (DEDUP_PAGE_SIZE / DEDUP_SECTOR);
+        left -= n;
+    }
+}
+
+static void map_take(MapLoad *m)
+{
+    DedupMapExtent e;
+    uint64_t i = 0, end = 0;
+
+    bql_lock();
+    for (uint32_t d = 0; d < m->ndisks; d++) {
+        BlockBackend *blk = blk_by_qdev_id(m->names[d], NULL);
+
+        m->slots[d] = blk ? dedup_slot_of(blk) : 0;
+    }
+    while (i < m->nextents) {
+        uint64_t stop = MIN(m->nextents, i + EXTENTS_A_TURN);
+        uint64_t pages = 0;
+
+        for (; i < stop && pages < PAGES_A_TURN; i++) {
+            dedup_map_parse_extent(m->extents + i * DEDUP_MAP_EXTENT_LEN,
+                                   m->ndisks, &end, &e);
+            map_apply(m, &e);
+            pages += e.pages;
+        }
+        bql_unlock();
+        bql_lock();
+    }
+    bql_unlock();
+}
+
+static void *map_thread(void *opaque)
+{
+    MapLoad *m = opaque;
+    const char *err;
+
+    rcu_register_thread();
+    err = map_read(m);
+    if (!err) {
+        map_take(m);
+    }
+    close(m->fd);
+    WITH_QEMU_LOCK_GUARD(&map_lock) {
+        map.state = err ? DEDUP_MAP_STATE_FAILED : DEDUP_MAP_STATE_LOADED;
+        map.error = g_strdup(err);
+        map.pages = m->pages;
+        map.skipped = m->skipped;
+    }
+    trace_dedup_map_loaded(m->pages, m->skipped, err ?: "");
+    g_free(m->names);
+    g_free(m->extents);
+    g_free(m);
+    rcu_unregister_thread();
+    return NULL;
+}
+
+void dedup_map_load(int fd, Error **errp)
+{
+    QemuThread thread;
+    MapLoad *m;
+
+    WITH_QEMU_LOCK_GUARD(&map_lock) {
+        if (map.state == DEDUP_MAP_STATE_LOADING) {
+            error_setg(errp, "Another page-cache map is being read");
+            close(fd);
+            return;
+        }
+        map.state = DEDUP_MAP_STATE_LOADING;
+        map.pages = map.skipped = 0;
+        g_clear_pointer(&map.error, g_free);
+    }
+    /* The descriptor may come from anyone: it must not make us poll */
+    qemu_socket_set_block(fd);
+    m = g_new0(MapLoad, 1);
+    m->fd = fd;
+    qemu_thread_create(&thread, "dedup-map", map_thread, m,
+                       QEMU_THREAD_DETACHED);
+}
+
+void dedup_map_query(DedupHintsInfo *info)
+{
+    QEMU_LOCK_GUARD(&map_lock);
+    info->map_state = map.state;
+    info->map_pages = map.pages;
+    info->map_skipped = map.skipped;
+    info->map_error = g_strdup(map.error);
+}
