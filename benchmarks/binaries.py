@@ -7,7 +7,6 @@ import shutil
 import subprocess
 
 from benchmarks.guest.errors import GuestError
-from nova_dedup_migrate.hypervisor import direct
 
 _BUILD = Path(__file__).parent.parent / 'qemu/build'
 
@@ -40,7 +39,7 @@ def find(kind: str, given: str | None = None) -> Path:
 
     :raises QemuNotFound: there is none
     """
-    named = given or direct.stock_or_patched(os.environ).get(kind)
+    named = given or os.environ.get(f'DEDUP_QEMU_{kind.upper()}')
     if named:
         path = shutil.which(named)
         if path is None:
