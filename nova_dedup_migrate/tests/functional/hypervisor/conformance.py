@@ -217,7 +217,9 @@ class MigrationSuite(Suite):
 
     def test_progress(self):
         source, destination = self.started(), self.make('destination')
-        # 8 MiB at 4 MiB/s: there is time to look
+        # 8 MiB at 4 MiB/s: there is time to look, and a guest that does
+        # not run cannot outrun the link
+        source.pause()
         migration = self.migrate(source, destination,
                                  max_bandwidth=4 * MIB)
         seen = list(migration.watch(0.1))

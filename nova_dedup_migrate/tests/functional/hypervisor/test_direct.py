@@ -3,6 +3,7 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -74,8 +75,11 @@ class PatchedDedupTest(conformance.DedupSuite, DirectCase):
 
 
 class KvmCase(conformance.Suite, DirectCase):
-    """KVM, which may have to emulate every instruction of a 16 bit guest:
-    so there is less work, of the same kind."""
+    """Less work of the same kind.
+
+    Where KVM cannot run such a guest natively it emulates each of its
+    instructions, about five million a second.
+    """
 
     accel = 'kvm'
     boot = bootsector.BootSector(chunks=2, pages=256, delay=50_000)
@@ -281,7 +285,8 @@ class DirectOnlyTest(conformance.Suite, DirectCase):
             [sys.executable, '-c', script, self.binary],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
-            pid = child.stdout.readline().split()[0]
+            pid, run_dir = child.stdout.readline().split()
+            self.addCleanup(shutil.rmtree, run_dir)
         finally:
             child.kill()
             child.communicate()
