@@ -168,9 +168,10 @@ def fetch(cache, wanted=None):
 
 def _reason(error):
     """Say in one line why apt failed."""
+    # apt's first error has the cause, the later ones its consequences.
     said = [line for line in common.last_lines(error.log or '', 200)
-            if line.startswith(('E:', 'Err:'))]
-    return f'{error} ({said[-1]})' if said else str(error)
+            if line.startswith('E: ')]
+    return f'{error} ({said[0][3:]})' if said else str(error)
 
 
 def _fetch_from(cache, uri, suite, wanted):
