@@ -2,6 +2,7 @@
 import os
 from pathlib import Path
 import tempfile
+from unittest import mock
 
 import testtools
 
@@ -29,6 +30,9 @@ class TreeCase(testtools.TestCase):
 
     def setUp(self):
         super().setUp()
+        silence = mock.patch.object(common, 'say', autospec=True)
+        silence.start()
+        self.addCleanup(silence.stop)
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
         self.top = Path(scratch.name)
