@@ -121,6 +121,9 @@ class DirectMigration(base.Migration):
                 name=self._source.name, status='source lost',
                 reason=self._source.last_words() or error) from error
         now = progress.Progress.from_qmp(reply, dedup)
+        if not now.rounds:
+            # QEMU has not counted yet what there is to send
+            return now
         eta = self._eta.update(time.monotonic(), now.remaining_bytes)
         return dataclasses.replace(now, eta_s=eta)
 
