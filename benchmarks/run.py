@@ -158,6 +158,9 @@ class Run:
             name='demo',
             memory_mib=options.memory,
             accel=options.accel,
+            # A paravirtual clock is a page the host's kernel writes to,
+            # which would differ.
+            cpu='max,kvm=off' if options.accel == 'kvm' else None,
             kernel=plan.image.kernel,
             initrd=plan.image.initrd,
             append=work.append,

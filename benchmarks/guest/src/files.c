@@ -17,7 +17,7 @@
 
 #define MAX_FILES 4096
 #define CHUNK_PAGES 16
-#define WAIT_US 20000000
+#define WAIT_US 10000000
 
 struct file {
     int fd;

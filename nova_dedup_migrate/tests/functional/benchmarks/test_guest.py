@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The test guest itself: whoever trusts its verdict needs it to be one."""
+
+from benchmarks import binaries
+from benchmarks.guest import channel
+from benchmarks.guest import disk
+from benchmarks.guest import image
+from benchmarks.guest import pattern
+from benchmarks.guest import workload
+from nova_dedup_migrate.hypervisor import direct
+from nova_dedup_migrate.hypervisor import spec
+from nova_dedup_migrate.tests import base
+from nova_dedup_migrate.tests.functional import qemus
+
+MIB = 16
+
+
+class GuestTest(base.TestCase):
+
+    timeout = 240
+
+    def setUp(self):
+        self.binary = qemus.require(self, 'stock')
+        super().setUp()
+        self.folder = self.temporary_dir()
+
+    def make_disk(self, **given):
+        return disk.make_disk(
+            self.folder / 'disk', mib=MIB,
+            qemu_img=binaries.tool(binaries.find('stock', self.binary),
+                                   'qemu-img'), **given)
+
+    def boot(self, images, device='virtio-blk', port='uart', **work):
+        guest_image = image.guest_image()
+        guest = direct.DirectGuest(spec.GuestSpec(
+            binary=self.binary, memory_mib=256, kernel=guest_image.kernel,
+            initrd=guest_image.initrd,
+            append=workload.Workload(
+                **{'disks': len(images), **work}).append,
+            disks=tuple(spec.Disk(path=one.path, format=one.format,
+                                  device=device) for one in images),
+            channels=(spec.Channel('workload', port, 'socket'),)))
+        self.addCleanup(guest.destroy)
+        guest.start()
+        talk = channel.GuestChannel(guest.channel('workload'))
+        self.addCleanup(talk.close)
+        talk.wait_ready()
+        return guest, talk
+
+    def check_device(self, device, **given):
+        port = given.pop('port', 'uart')
+        _, talk = self.boot([self.make_disk(**given)], device, port,
+                            mode='mixed', anon=8, rate=5000)
+        talk.wait_report()
+        report = talk.wait_report()
+        self.assertGreater(report.written, 0)
+        self.assertGreater(report.verified, 0)
+        reply = talk.verify()
+        self.assertEqual(0, reply['errors'], reply['error'])
+        self.assertEqual(MIB << 20, reply['cache'])
+        self.assertEqual(MIB << 20, reply['disk'])
+        self.assertEqual(8 << 20, reply['anon'])
+
+    def test_virtio_blk_raw(self):
+        self.check_device('virtio-blk')
+
+    def test_virtio_scsi_qcow2_in_a_partition(self):
+        self.check_device('virtio-scsi', format='qcow2',
+                          layout='partition')
+
+    def test_ide_backed(self):
+        self.check_device('ide', format='qcow2-backed')
+
+    def test_nvme_over_virtio_serial(self):
+        self.check_device('nvme', port='virtio-serial')
+
+    def test_one_wrong_byte_is_found_and_named(self):
+        data = self.make_disk()
+        with open(data.path, 'r+b') as file:
+            content = file.read()
+            place = content.index(pattern.page(data.seed, 1, 0))
+            file.seek(place + 4096 + 80)
+            file.write(bytes([content[place + 4096 + 80] ^ 1]))
+        _, talk = self.boot([data])
+        reply = talk.verify('cache')
+        self.assertEqual(2, reply['errors'])    # at boot, and now
+        self.assertRegex(reply['error'],
+                         r'^vda/f00001, offset 4176: expected [0-9a-f]{16}, '
+                         r'got [0-9a-f]{16}$')
+        # it does not go away
+        self.assertEqual(reply['error'], talk.wait_report().error)
+
+    def test_starts_and_stops_on_command(self):
+        _, talk = self.boot([self.make_disk()])
+        self.assertEqual('idle', talk.wait_report().mode)
+        talk.command('start pagecache-writer rate=2000')
+        self.assertEqual('pagecache-writer', talk.wait_report().mode)
+        talk.command('stop')
+        before = talk.wait_report()
+        self.assertEqual(before.written, talk.wait_report().written)
+        self.assertRaises(channel.GuestFailed, talk.command, 'start games')
+        self.assertRaises(channel.GuestFailed, talk.command, 'dance')
+        stat = talk.command('stat')
+        self.assertGreaterEqual(stat['Cached'], MIB << 10)
+
+    def test_powers_off(self):
+        guest, talk = self.boot([self.make_disk()])
+        talk.command('poweroff')
+        self.eventually(lambda: not guest.is_alive(), 'power-off')
+
+    def test_missing_disk_is_said(self):
+        error = self.assertRaises(channel.GuestFailed, self.boot, [],
+                                  disks=1)
+        self.assertIn('data disks found', str(error))

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+
+import fixtures
+
+from benchmarks.guest import cache
+from nova_dedup_migrate.tests import base
+
+
+class CacheTest(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.root = self.temporary_dir()
+        self.useFixture(fixtures.EnvironmentVariable(
+            'NOVA_DEDUP_MIGRATE_CACHE', str(self.root)))
+
+    def test_built_once(self):
+        calls = []
+
+        def build(work):
+            calls.append(work)
+            (work / 'x').write_text('x')
+
+        first = cache.entry('kind', 'name', build)
+        self.assertEqual(first, cache.entry('kind', 'name', build))
+        self.assertEqual(1, len(calls))
+        self.assertEqual('x', (first / 'x').read_text())
+
+    def test_failure_leaves_nothing(self):
+        def build(work):
+            (work / 'half').write_text('')
+            raise OSError('disk full')
+
+        self.assertRaises(OSError, cache.entry, 'kind', 'name', build)
+        self.assertEqual(['.name.lock'], os.listdir(self.root / 'kind'))
+
+    def test_key_depends_on_content_and_borders(self):
+        path = self.root / 'file'
+        path.write_text('1')
+        keys = {cache.key('a', 'b'), cache.key('ab'), cache.key(b'ab'),
+                cache.key('a', [path])}
+        path.write_text('2')
+        keys.add(cache.key('a', [path]))
+        self.assertEqual(5, len(keys))

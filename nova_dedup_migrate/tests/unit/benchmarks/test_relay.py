@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+import socket
+
+from benchmarks import relay
+from nova_dedup_migrate.tests import base
+
+
+class RelayTest(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        folder = self.temporary_dir()
+        self.server = socket.socket(socket.AF_UNIX)
+        self.addCleanup(self.server.close)
+        self.server.bind(str(folder / 'real'))
+        self.server.listen()
+        self.path = folder / 'link'
+        self.relay = relay.Relay(self.path, folder / 'real')
+        self.addCleanup(self.relay.close)
+
+    def pair(self):
+        near = socket.socket(socket.AF_UNIX)
+        self.addCleanup(near.close)
+        near.connect(str(self.path))
+        far, _ = self.server.accept()
+        self.addCleanup(far.close)
+        return near, far
+
+    def test_counts_each_way(self):
+        near, far = self.pair()
+        near.sendall(b'x' * 100_000)
+        near.shutdown(socket.SHUT_WR)
+        with far.makefile('rb') as stream:
+            self.assertEqual(100_000, len(stream.read()))
+        far.sendall(b'ok')
+        self.assertEqual(b'ok', near.recv(10))
+        self.eventually(lambda: self.relay.back_bytes == 2, 'count')
+        self.assertEqual(100_000, self.relay.forward_bytes)
+
+    def test_adds_up_connections(self):
+        for _ in range(3):
+            near, far = self.pair()
+            near.sendall(b'abc')
+            self.assertEqual(b'abc', far.recv(10))
+        self.eventually(lambda: self.relay.forward_bytes == 9, 'count')
+
+    def test_end_of_one_side_reaches_the_other(self):
+        near, far = self.pair()
+        far.close()
+        self.assertEqual(b'', near.recv(1))
