@@ -14,6 +14,7 @@ import re
 import subprocess
 
 from buildtool import common
+from buildtool import tree
 from buildtool.common import BuildError
 
 ACCEPTED = '10.0.'
@@ -114,10 +115,10 @@ def from_folder(folder):
             f'{folder} is not an unpacked QEMU source: it has no configure')
     digest = hashlib.sha256()
     for path, folders, files in os.walk(folder):
-        # Builds and history are not source.
+        skipped = tree.NOT_SOURCE if Path(path) == folder else ()
         folders[:] = sorted(
             name for name in folders
-            if name not in ('build', '.git', '.pc', '__pycache__'))
+            if name not in skipped and name != '__pycache__')
         for name in sorted(files):
             full = Path(path, name)
             state = full.lstat()

@@ -18,6 +18,9 @@ import subprocess
 from buildtool import common
 from buildtool.common import BuildError
 
+#: What a source folder may hold at its top beside the source.
+NOT_SOURCE = ('build', '.git', '.pc')
+
 
 def overlay(folder):
     """Return our files as {path in the QEMU tree: path here}."""
@@ -83,8 +86,15 @@ def prepare(source, place):
         return
     common.say('copying the source')
     with common.scratch(place, '.copy-') as new:
-        shutil.copytree(source.tree, new / 'source', symlinks=True)
+        shutil.copytree(source.tree, new / 'source', symlinks=True,
+                        ignore=_not_source(source.tree))
         (new / 'source').rename(place / 'source')
+
+
+def _not_source(top):
+    def ignore(folder, names):
+        return NOT_SOURCE if Path(folder) == top else ()
+    return ignore
 
 
 def synchronise(source, place, src, patches):

@@ -63,6 +63,20 @@ class TreeCase(testtools.TestCase):
             self.source, self.place, self.src, self.patches)
 
 
+class TestPrepare(TreeCase):
+
+    def test_builds_and_history_stay_behind(self):
+        for name in ('build', '.git', 'include/build'):
+            (self.source.tree / name).mkdir(parents=True)
+        place = self.top / 'other'
+        place.mkdir()
+        tree.prepare(self.source, place)
+        self.assertEqual(
+            {'VERSION', 'migration', 'include'},
+            {path.name for path in (place / 'source').iterdir()})
+        self.assertTrue((place / 'source/include/build').is_dir())
+
+
 class TestSynchronise(TreeCase):
 
     def test_nothing_to_do(self):
