@@ -20,6 +20,8 @@ RECIPE = 1
 OPTIONS = (
     '--target-list=x86_64-softmmu', '--without-default-features',
     '--disable-install-blobs', '--disable-docs', '--enable-tools',
+    # Backtraces with line numbers; all of -g costs a tenth of the time.
+    '--extra-cflags=-g1',
     # Accelerators, and what a hypervisor should have.
     '--enable-kvm', '--enable-tcg', '--enable-seccomp', '--enable-cap-ng',
     '--enable-malloc-trim', '--enable-numa', '--enable-fdt=system',
