@@ -43,8 +43,8 @@ def plan_runs(options, given, directory: Path) -> list[run.Plan]:
                 image=guest,
                 options=options,
                 directory=directory / name,
-                # Both runs have the same guest: looking once will do.
-                analyse=number == 0,
+                # Both guests are alike; the limit is for the last run.
+                analyse=number == len(options.runs) - 1,
             )
         )
     return plans
@@ -86,8 +86,13 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         given.output.mkdir(parents=True, exist_ok=True)
         return demo(options, given)
-    except (GuestError, errors.HypervisorError, OSError) as error:
+    except (GuestError, errors.HypervisorError) as error:
         print(f'\ndemo: {error}', file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(
+            f'\ndemo: {error.filename}: {error.strerror}', file=sys.stderr
+        )
         return 1
     except KeyboardInterrupt:
         print('\ndemo: interrupted', file=sys.stderr)

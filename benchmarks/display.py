@@ -2,6 +2,7 @@
 """Shows a migration while it goes on: one line that is rewritten on a
 terminal, now and then a plain line elsewhere."""
 
+import shutil
 import sys
 import time
 from typing import TextIO
@@ -21,17 +22,16 @@ def line(
     :param link_bytes: bytes on the link so far
     """
     paths = now.pages
-    eta = '?' if now.eta_s is None else f'{now.eta_s:.0f} s'
-    text = (
-        f'{name:5} {elapsed:5.1f} s  round {now.rounds:<2} '
-        f'link {link_bytes / 1e6:6.1f} MB {now.mbps:5.0f} Mbit/s  '
+    state = now.status
+    if state == 'active':
+        state = 'ETA ?' if now.eta_s is None else f'ETA {now.eta_s:.0f} s'
+    return (
+        f'{name:5} {elapsed:5.1f} s  {state:9}  round {now.rounds:<2} '
+        f'{link_bytes / 1e6:6.1f} MB {now.mbps:5.0f} Mbit/s  '
         f'MiB: peer {paths.peer // _PAGES_PER_MIB}, '
         f'storage {paths.storage // _PAGES_PER_MIB}, '
         f'zero {paths.zero // _PAGES_PER_MIB}'
     )
-    if now.status == 'active':
-        return f'{text}  ETA {eta}'
-    return f'{text}  {now.status}'
 
 
 class Display:
@@ -54,7 +54,9 @@ class Display:
     ) -> None:
         text = line(self._name, elapsed, link_bytes, now)
         if self._live:
-            self._out.write(f'\r\x1b[K{text}')
+            # A line that wraps could not be rewritten.
+            width = shutil.get_terminal_size().columns - 1
+            self._out.write(f'\r\x1b[K{text[:width]}')
             self._dirty = True
             if now.finished:
                 self._finish_line()

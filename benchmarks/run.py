@@ -160,18 +160,23 @@ class Run:
             accel=options.accel,
             # A paravirtual clock is a page the host's kernel writes to,
             # which would differ.
-            cpu='max,kvm=off' if options.accel == 'kvm' else None,
+            cpu='qemu64,kvm=off' if options.accel == 'kvm' else None,
             kernel=plan.image.kernel,
             initrd=plan.image.initrd,
             append=work.append,
             disks=(self._storage.source_disk(),),
             channels=(spec.Channel(CHANNEL, 'uart', 'socket'),),
+            # A guest that panics at boot ends instead of starting over.
+            extra_args=('-no-reboot',),
         )
         destination = dataclasses.replace(
             source,
             binary=plan.destination_binary,
             disks=(self._storage.destination_disk(),),
-            extra_args=self._storage.destination_args(),
+            extra_args=(
+                *source.extra_args,
+                *self._storage.destination_args(),
+            ),
         )
         kind = relay.RelayedGuest if options.relay else direct.DirectGuest
         self._source = direct.DirectGuest(
