@@ -37,10 +37,10 @@ def line(
 class Display:
     """Prints lines about one run."""
 
-    def __init__(self, name: str, out: TextIO = sys.stdout) -> None:
+    def __init__(self, name: str, out: TextIO | None = None) -> None:
         self._name = name
-        self._out = out
-        self._live = out.isatty()
+        self._out = out or sys.stdout
+        self._live = self._out.isatty()
         self._last = -_PLAIN_INTERVAL_S
         self._dirty = False
 

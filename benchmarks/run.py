@@ -199,7 +199,12 @@ class Run:
         self._storage.connect(source, self._destination)
         with self._talk(source) as guest:
             source.cont()
-            self._result.guest = guest.wait_ready()
+            try:
+                self._result.guest = guest.wait_ready()
+            except GuestFailed as error:
+                raise GuestFailed(
+                    f'{error}; its console is in {source.console}'
+                ) from error
             guest.wait_report()
 
     def _migrate(self) -> None:
