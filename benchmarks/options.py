@@ -33,7 +33,7 @@ class Options:
     timeout: seconds after which a migration is cancelled.
     """
 
-    link: float = 100.0
+    link: float = 200.0
     memory: int = 512
     duplicates: int = 70
     workload: str = 'read'

@@ -21,7 +21,7 @@ class OptionsTest(base.TestCase):
     def test_defaults(self):
         chosen, given = options.parse([])
         self.assertEqual(options.Options(), chosen)
-        self.assertEqual(12_500_000, chosen.link_bytes_per_s)
+        self.assertEqual(25_000_000, chosen.link_bytes_per_s)
         self.assertTrue(chosen.migration().paused)
 
     def test_unlimited_link(self):
