@@ -11,6 +11,8 @@
  *   map.c        the same from outside (the guest's page cache)
  *   resolver.c   guest offsets -> offsets in the nodes of the backing chain
  *   source.c     records, answers, the order and the end of it all
+ *   outstanding.c  records not answered; deferred.c  pages put off;
+ *   pace.c       waiting or sending
  *   incoming.c   the destination's pages: waiting, being placed, superseded
  *   fetch.c      the destination's reads
  *   answers.c    the destination's answers
@@ -98,6 +100,7 @@ typedef struct DedupRam {
      */
     uint32_t *ids;
     unsigned long *direct;      /* source: send in full, once */
+    unsigned long *waiting;     /* source: in DedupDeferred */
     unsigned index;             /* in SETUP */
     QTAILQ_ENTRY(DedupRam) next;
 } DedupRam;

@@ -41,6 +41,16 @@ static void extents_open(DedupExtents *x, unsigned i, unsigned n)
     x->n += n;
 }
 
+/* Remove @n entries from index @i on */
+static void extents_close(DedupExtents *x, unsigned i, unsigned n)
+{
+    if (n) {
+        memmove(&x->e[i], &x->e[i + n],
+                (x->n - i - n) * sizeof(x->e[0]));
+        x->n -= n;
+    }
+}
+
 /* Take [start, end) out of whatever holds it; the index where it belongs */
 static unsigned extents_punch(DedupExtents *x, uint64_t start, uint64_t end)
 {
@@ -69,8 +79,7 @@ static unsigned extents_punch(DedupExtents *x, uint64_t start, uint64_t end)
             break;
         }
     }
-    memmove(&x->e[i], &x->e[last], (x->n - last) * sizeof(x->e[0]));
-    x->n -= last - i;
+    extents_close(x, i, last - i);
     return i;
 }
 
@@ -83,11 +92,16 @@ bool dedup_extents_add(DedupExtents *x, const DedupExtent *e)
     }
     i = extents_punch(x, e->start, e->start + e->len);
     if (i > 0 && extents_touch(&x->e[i - 1], e)) {
-        x->e[i - 1].len += e->len;
-        return true;
+        x->e[--i].len += e->len;
+    } else {
+        extents_open(x, i, 1);
+        x->e[i] = *e;
     }
-    extents_open(x, i, 1);
-    x->e[i] = *e;
+    /* Found out of order: a page may straddle what is now one */
+    if (i + 1 < x->n && extents_touch(&x->e[i], &x->e[i + 1])) {
+        x->e[i].len += x->e[i + 1].len;
+        extents_close(x, i + 1, 1);
+    }
     return true;
 }
 

@@ -43,6 +43,7 @@ static void dedup_ram_free(DedupRam *dr)
     g_free(dr->chunks);
     g_free(dr->ids);
     g_free(dr->direct);
+    g_free(dr->waiting);
     g_free(dr);
 }
 

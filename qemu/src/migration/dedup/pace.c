@@ -10,11 +10,13 @@
 #define PAGE            4096.0
 #define DEFAULT_LINK    (125e6 / PAGE)  /* until something was sent: 1 Gbit/s */
 #define SAMPLE_US       20000
+#define SAMPLE_PAGES    256
+#define SAMPLE_MAX_US   200000
 #define LINK_SAMPLE_US  50000
 #define LINK_SAMPLE     (1 << 20)       /* bytes */
 #define STALL_US        100000
 #define CHUNK_S         0.05            /* of the link's time, a steal */
-#define HOLD_US         500000
+#define FEW_S           0.01            /* not worth stealing */
 #define HOLD_S          0.002           /* of the link's time, outstanding */
 
 static double min(double a, double b)
@@ -33,24 +35,28 @@ void dedup_pace_init(DedupPace *p, int64_t now, uint64_t bytes)
 void dedup_pace_answers(DedupPace *p, int64_t now, uint64_t n,
                         uint64_t outstanding)
 {
-    int64_t span = now - p->answer_mark;
-
+    /* Time in which storage had something to do */
+    if (p->was_outstanding) {
+        p->busy_us += now - p->answer_mark;
+    } else if (outstanding) {
+        p->last_answer = now;
+    }
+    p->answer_mark = now;
+    p->was_outstanding = outstanding > 0;
     p->answered += n;
     if (n) {
         p->last_answer = now;
         p->stalls = 0;
     }
-    if (span < SAMPLE_US) {
-        return;
-    }
-    /* With nothing to do, storage shows no rate */
-    if (p->answered || outstanding) {
-        double rate = p->answered * 1e6 / span;
+    /* A few answers tell about latency, not about a rate */
+    if (p->busy_us >= SAMPLE_MAX_US ||
+        (p->busy_us >= SAMPLE_US && p->answered >= SAMPLE_PAGES)) {
+        double rate = p->answered * 1e6 / p->busy_us;
 
         p->fetch_rate = p->fetch_rate ? (p->fetch_rate * 3 + rate) / 4 : rate;
+        p->answered = 0;
+        p->busy_us = 0;
     }
-    p->answered = 0;
-    p->answer_mark = now;
 }
 
 void dedup_pace_link(DedupPace *p, int64_t now, uint64_t bytes,
@@ -90,7 +96,9 @@ uint64_t dedup_pace_steal(DedupPace *p, int64_t now, uint64_t outstanding)
 {
     double n = p->link_rate * CHUNK_S;
 
-    p->stealing = stalled(p, now) || p->fetch_rate < p->link_rate;
+    p->stealing = stalled(p, now) ||
+                  (p->fetch_rate && p->fetch_rate < p->link_rate &&
+                   outstanding > p->link_rate * FEW_S);
     if (!p->stealing) {
         return 0;
     }
@@ -117,15 +125,9 @@ int64_t dedup_pace_wait(DedupPace *p, int64_t now)
            : p->stealing ? DEDUP_PACE_WAIT_US / 10 : DEDUP_PACE_WAIT_US;
 }
 
-bool dedup_pace_hold(DedupPace *p, int64_t now, uint64_t outstanding)
+bool dedup_pace_hold(DedupPace *p, uint64_t outstanding)
 {
     double few = p->link_rate * HOLD_S;
 
-    if (outstanding <= (few < 16 ? 16 : few)) {
-        return false;
-    }
-    if (!p->hold_since) {
-        p->hold_since = now;
-    }
-    return now - p->hold_since < HOLD_US;
+    return outstanding > (few < 16 ? 16 : few);
 }

@@ -24,7 +24,9 @@
 typedef struct DedupPace {
     /* answers */
     int64_t answer_mark;
-    uint64_t answered;          /* since the mark */
+    bool was_outstanding;       /* then */
+    int64_t busy_us;            /* of storage, in this sample */
+    uint64_t answered;          /* likewise */
     int64_t last_answer;
     double fetch_rate;
     /* link */
@@ -35,11 +37,10 @@ typedef struct DedupPace {
     /* stealing */
     bool stealing;
     unsigned stalls;            /* steals without any answer between */
-    int64_t hold_since;
 } DedupPace;
 
 void dedup_pace_init(DedupPace *p, int64_t now, uint64_t bytes);
-/* @n records were answered; call also with 0 now and then */
+/* @n records were answered, @outstanding are left; call also with 0 */
 void dedup_pace_answers(DedupPace *p, int64_t now, uint64_t n,
                         uint64_t outstanding);
 /* The link was busy until now, @bytes in all, at most @limit a second (0) */
@@ -53,7 +54,7 @@ void dedup_pace_idled(DedupPace *p, int64_t us);
 uint64_t dedup_pace_steal(DedupPace *p, int64_t now, uint64_t outstanding);
 /* How long to wait for answers before asking dedup_pace_steal() again */
 int64_t dedup_pace_wait(DedupPace *p, int64_t now);
-/* Put the switch-over off? */
-bool dedup_pace_hold(DedupPace *p, int64_t now, uint64_t outstanding);
+/* Is it worth while to put the switch-over off for so many records? */
+bool dedup_pace_hold(DedupPace *p, uint64_t outstanding);
 
 #endif

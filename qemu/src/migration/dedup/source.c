@@ -40,6 +40,7 @@
 #include "../ram.h"
 #include "../savevm.h"
 #include "dedup-int.h"
+#include "deferred.h"
 #include "outstanding.h"
 #include "pace.h"
 #include "trace.h"
@@ -47,6 +48,8 @@
 #define HELLO_WAIT_US   (1000 * 1000)
 #define RESOLVE_WAIT_US (2000 * 1000)
 #define ITERATION_US    50000           /* as MAX_WAIT in ram.c */
+#define ROUND_US        (1000 * 1000)
+#define HOLD_MAX_US     (5000 * 1000)
 #define NACK_MIN        512
 
 typedef struct SourceDisk {
@@ -85,6 +88,7 @@ static struct {
     GPtrArray *disks;
     uint8_t disk_of_slot[DEDUP_MAX_SLOTS + 1];  /* index + 1 */
     DedupOutstanding out;
+    DedupDeferred deferred;
     DedupPace pace;
     unsigned pass_ram;
     uint64_t pass_page;
@@ -93,6 +97,8 @@ static struct {
     DedupRecord batch[DEDUP_WIRE_MAX_BATCH];
     unsigned nbatch;
     int64_t last_exact_us;
+    bool closing;                       /* holding the switch-over */
+    int64_t hold_since_us;
 
     /* Between the return-path thread and the migration thread */
     QemuMutex lock;
@@ -225,6 +231,7 @@ static void source_prepare(void)
     }
     dedup_ram_make_all();
     dedup_outstanding_init(&src.out);
+    dedup_deferred_init(&src.deferred);
     for (dr = dedup_ram_first(); dr; dr = dedup_ram_next(dr)) {
         if (migrate_ram_is_ignored(dr->rb) ||
             src.out.rams->len == DEDUP_WIRE_MAX_BLOCKS) {
@@ -232,9 +239,11 @@ static void source_prepare(void)
         }
         dr->ids = g_try_new0(uint32_t, dr->pages);
         dr->direct = bitmap_try_new(dr->pages);
-        if (!dr->ids || !dr->direct) {
+        dr->waiting = bitmap_try_new(dr->pages);
+        if (!dr->ids || !dr->direct || !dr->waiting) {
             g_clear_pointer(&dr->ids, g_free);
             g_clear_pointer(&dr->direct, g_free);
+            g_clear_pointer(&dr->waiting, g_free);
             continue;
         }
         dr->index = src.out.rams->len;
@@ -250,7 +259,8 @@ static void source_prepare(void)
     src.pass_ram = 0;
     src.pass_page = 0;
     src.nbatch = 0;
-    src.last_exact_us = 0;
+    src.last_exact_us = src.hold_since_us = 0;
+    src.closing = false;
     WITH_QEMU_LOCK_GUARD(&src.lock) {
         g_array_set_size(src.inbox, 0);
         src.hello = src.pong = false;
@@ -271,6 +281,7 @@ static void source_release(void)
         }
         src.running = src.prepared = false;
         dedup_outstanding_free(&src.out);
+        dedup_deferred_free(&src.deferred);
         g_clear_pointer(&src.disks, g_ptr_array_unref);
     }
     g_clear_pointer(&src.exceptions, qapi_free_DedupDiskList);
@@ -511,23 +522,31 @@ void dedup_source_flush(QEMUFile *f)
     src.nbatch = 0;
 }
 
-static bool emit(DedupRam *dr, uint64_t page)
+typedef enum Sent {
+    SENT_RECORD,
+    SENT_LATER,                 /* waits in src.deferred */
+    SENT_NOT,                   /* the content is due */
+} Sent;
+
+static Sent try_record(DedupRam *dr, uint64_t page)
 {
     uint8_t *host = dr->rb->host + (page << DEDUP_PAGE_BITS);
     DedupHint h;
     SourceDisk *d;
     DedupRecord *rec;
 
-    if (!dedup_hint_get(dr, page, &h) || !src.disk_of_slot[h.slot]) {
-        return false;
-    }
-    if (test_and_clear_bit(page, dr->direct)) {
-        return false;
+    if (src.closing || test_and_clear_bit(page, dr->direct) ||
+        !dedup_hint_get(dr, page, &h) || !src.disk_of_slot[h.slot]) {
+        return SENT_NOT;
     }
     if (h.fingerprint && h.fingerprint != dedup_fingerprint(host)) {
-        dedup_hint_drop(dr, page, h.word);
         src.fig.stale_hints++;
-        return false;
+        if (dedup_tracking() &&
+            dedup_deferred_add(&src.deferred, dr, page, h.word, now_us())) {
+            return SENT_LATER;
+        }
+        dedup_hint_drop(dr, page, h.word);
+        return SENT_NOT;
     }
     d = g_ptr_array_index(src.disks, src.disk_of_slot[h.slot] - 1);
     if (d->resolver
@@ -538,16 +557,16 @@ static bool emit(DedupRam *dr, uint64_t page)
             dedup_resolver_want(d->resolver, h.sector * DEDUP_SECTOR);
         }
         src.fig.unresolved_hints++;
-        return false;
+        return SENT_NOT;
     }
     if (buffer_is_zero(host, DEDUP_PAGE_SIZE)) {
-        return false;
+        return SENT_NOT;
     }
     if (src.nbatch == DEDUP_WIRE_MAX_BATCH) {
         dedup_source_flush(src.f);
     }
     if (!dedup_outstanding_add(&src.out, dr, page)) {
-        return false;
+        return SENT_NOT;
     }
     rec = &src.batch[src.nbatch++];
     rec->block = dr->index;
@@ -556,12 +575,14 @@ static bool emit(DedupRam *dr, uint64_t page)
     rec->sector = h.sector;
     dedup_digest(src.key, host, DEDUP_PAGE_SIZE, rec->digest);
     src.fig.record_pages++;
-    return true;
+    return SENT_RECORD;
 }
 
 bool dedup_source_save_page(RAMBlock *rb, unsigned long page)
 {
+    Sent sent = SENT_NOT;
     DedupRam *dr;
+    bool was;
 
     if (!src.running) {
         return false;
@@ -570,17 +591,18 @@ bool dedup_source_save_page(RAMBlock *rb, unsigned long page)
     if (!dr || !dr->ids) {
         return false;
     }
+    was = dr->ids[page] != 0;
     if (src.state == DEDUP_SOURCE_STATE_ACTIVE) {
-        bool was = dr->ids[page] != 0;
-
-        if (emit(dr, page)) {
-            src.fig.superseded_pages += was;
-            return true;
-        }
+        sent = try_record(dr, page);
     }
-    src.fig.superseded_pages +=
+    src.fig.superseded_pages += was;
+    if (sent != SENT_RECORD) {
         dedup_outstanding_supersede(&src.out, dr, page);
-    return false;
+    }
+    if (sent != SENT_LATER) {
+        dedup_deferred_done(&src.deferred, dr, page, sent == SENT_RECORD);
+    }
+    return sent != SENT_NOT;
 }
 
 bool dedup_source_drops_delta(void)
@@ -711,8 +733,15 @@ bool dedup_source_iterate(QEMUFile *f)
         return false;
     }
     take_answers();
+    if (src.closing || src.state == DEDUP_SOURCE_STATE_DRAINING) {
+        dedup_deferred_release(&src.deferred);
+    } else {
+        dedup_deferred_review(&src.deferred, now_us());
+    }
     if (src.state == DEDUP_SOURCE_STATE_DRAINING) {
         src.fig.stolen_pages += dedup_outstanding_redirty(&src.out);
+    } else if (!src.out.count) {
+        src.pace.stealing = false;
     } else if (src.idle && src.steal) {
         uint64_t n = dedup_pace_steal(&src.pace, now_us(), src.out.count);
 
@@ -722,6 +751,8 @@ bool dedup_source_iterate(QEMUFile *f)
                                  src.pace.fetch_rate);
     }
     src.idle = false;
+    trace_dedup_source_iterate(src.out.count, src.deferred.count,
+                               src.deferred.paid, src.deferred.expired);
     send_extents(f);
     for (unsigned i = 0; i < src.disks->len; i++) {
         SourceDisk *d = g_ptr_array_index(src.disks, i);
@@ -752,7 +783,7 @@ void dedup_source_idle(void)
 {
     int64_t now = now_us();
 
-    if (!src.running || !src.out.count) {
+    if (!src.running || !(src.out.count || src.deferred.count)) {
         return;
     }
     dedup_pace_link(&src.pace, now, migration_transferred_bytes(),
@@ -768,6 +799,7 @@ void dedup_source_finish(void)
     }
     take_answers();
     src.nbatch = 0;
+    dedup_deferred_release(&src.deferred);
     src.fig.final_pages += dedup_outstanding_redirty(&src.out);
     src.running = false;
     set_state(DEDUP_SOURCE_STATE_DONE);
@@ -778,28 +810,43 @@ uint64_t dedup_source_pending(bool exact)
 {
     int64_t now;
 
-    if (!src.running || !src.out.count) {
+    src.closing = false;
+    if (!src.running || !(src.out.count || src.deferred.count)) {
         return 0;
     }
     /*
-     * In between, only what the link has to do counts, so that the bitmap is
-     * synchronised and the link goes on with the next round while storage
-     * still works on this one's records.
+     * While the link waits for storage, let the bitmap be synchronised now
+     * and then, as if nothing were outstanding, so that the link can do the
+     * next round's work meanwhile.  Not often: a round sends the same hot
+     * pages again.  Not while stealing: the link is busy then.
      */
     now = now_us();
     if (exact) {
         src.last_exact_us = now;
-    } else if (now - src.last_exact_us > 100 * 1000) {
+    } else if (!src.pace.stealing && now - src.last_exact_us > ROUND_US) {
         return 0;
     }
-    return src.out.count << DEDUP_PAGE_BITS;
+    return (src.out.count + src.deferred.count) << DEDUP_PAGE_BITS;
 }
 
+/*
+ * Little enough is pending, but sending what is outstanding in full would
+ * take longer than its answers.  No new records meanwhile, so that this ends:
+ * each record is answered, or stolen when storage is slower or stalls.
+ */
 bool dedup_source_hold_switchover(void)
 {
-    return src.running &&
-           !qatomic_read(&migrate_get_current()->start_postcopy) &&
-           dedup_pace_hold(&src.pace, now_us(), src.out.count);
+    int64_t now = now_us();
+
+    if (!src.running || !src.steal ||
+        !dedup_pace_hold(&src.pace, src.out.count + src.deferred.count)) {
+        return false;
+    }
+    if (!src.hold_since_us) {
+        src.hold_since_us = now;
+    }
+    src.closing = now - src.hold_since_us < HOLD_MAX_US;
+    return src.closing;
 }
 
 /* Control, under the BQL */

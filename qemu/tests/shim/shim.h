@@ -1,0 +1,158 @@
+/*
+ * As much of QEMU as the tested files need, to compile them alone
+ *
+ * The Makefile makes a header of one line for each QEMU header they include;
+ * all lead here.  Types have only the members that are used, functions that
+ * are declared and not defined here belong to the tests.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef SHIM_H
+#define SHIM_H
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <glib.h>
+
+#define unlikely(x)     __builtin_expect(!!(x), 0)
+#define cpu_relax()     ((void)0)
+
+/* qemu/atomic.h */
+#define qatomic_read(p)             __atomic_load_n(p, __ATOMIC_RELAXED)
+#define qatomic_set(p, v)           __atomic_store_n(p, v, __ATOMIC_RELAXED)
+#define qatomic_load_acquire(p)     __atomic_load_n(p, __ATOMIC_ACQUIRE)
+#define qatomic_store_release(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
+#define qatomic_inc(p)  ((void)__atomic_fetch_add(p, 1, __ATOMIC_SEQ_CST))
+#define qatomic_dec(p)  ((void)__atomic_fetch_sub(p, 1, __ATOMIC_SEQ_CST))
+#define qatomic_fetch_inc(p)        __atomic_fetch_add(p, 1, __ATOMIC_SEQ_CST)
+#define qatomic_cmpxchg(p, old, new)                                    \
+    ({                                                                  \
+        __typeof__(*(p)) old_ = (old);                                  \
+        __atomic_compare_exchange_n(p, &old_, new, false,               \
+                                    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
+        old_;                                                           \
+    })
+#ifdef __SANITIZE_THREAD__
+/* ThreadSanitizer knows no fences; a read-modify-write orders as much */
+static int shim_fence __attribute__((unused));
+#define smp_mb()                    qatomic_inc(&shim_fence)
+#else
+#define smp_mb()                    __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#endif
+#define smp_mb__after_rmw()         smp_mb()
+
+/* qemu/stats64.h */
+typedef struct Stat64 {
+    uint64_t value;
+} Stat64;
+
+static inline void stat64_init(Stat64 *s, uint64_t v)
+{
+    s->value = v;
+}
+
+static inline uint64_t stat64_get(const Stat64 *s)
+{
+    return qatomic_read(&s->value);
+}
+
+static inline void stat64_add(Stat64 *s, uint64_t v)
+{
+    __atomic_fetch_add(&s->value, v, __ATOMIC_SEQ_CST);
+}
+
+/* qemu/bitmap.h */
+#define BIT_WORD(nr)    ((nr) / 64)
+#define BIT_MASK(nr)    (1ul << ((nr) % 64))
+
+static inline void set_bit(long nr, unsigned long *map)
+{
+    map[BIT_WORD(nr)] |= BIT_MASK(nr);
+}
+
+static inline bool test_bit(long nr, const unsigned long *map)
+{
+    return map[BIT_WORD(nr)] & BIT_MASK(nr);
+}
+
+static inline bool test_and_clear_bit(long nr, unsigned long *map)
+{
+    bool was = test_bit(nr, map);
+
+    map[BIT_WORD(nr)] &= ~BIT_MASK(nr);
+    return was;
+}
+
+static inline unsigned long *bitmap_new(long bits)
+{
+    return g_new0(unsigned long, BIT_WORD(bits + 63));
+}
+
+/* qemu/queue.h, qemu/rcu.h */
+#define QTAILQ_ENTRY(type)          struct type *
+struct rcu_head {
+    char unused;
+};
+#define WITH_RCU_READ_LOCK_GUARD()
+
+/* Types */
+typedef uint64_t hwaddr, ram_addr_t;
+typedef struct BlockBackend BlockBackend;
+typedef struct QEMUIOVector QEMUIOVector;
+typedef struct QEMUFile QEMUFile;
+typedef struct MigrationState MigrationState;
+typedef struct Error Error;
+typedef struct MigrationIncomingState {
+    QEMUFile *from_src_file, *to_src_file;
+} MigrationIncomingState;
+typedef struct RAMBlock {
+    char idstr[256];
+    uint8_t *host;
+    ram_addr_t used_length, max_length;
+    struct DedupRam *dedup;
+} RAMBlock;
+
+/* qapi/dedup.json */
+typedef enum DedupCopy {
+    DEDUP_COPY_SHARED,
+    DEDUP_COPY_OWN,
+    DEDUP_COPY__MAX,
+} DedupCopy;
+typedef struct DedupDiskList DedupDiskList;
+typedef struct DedupHintsInfo DedupHintsInfo;
+typedef struct DedupSourceInfo DedupSourceInfo;
+typedef struct DedupIncomingInfo {
+    bool active;
+    uint64_t record_pages, fetched_pages, superseded_pages, nack_digest,
+        nack_io, reads, bytes_read, read_ns, max_read_ns, backlog;
+} DedupIncomingInfo;
+
+#define qapi_free_DedupIncomingInfo(info)           g_free(info)
+#define qapi_event_send_x_dedup_incoming_done(info) ((void)(info))
+
+/* Migration */
+#define qemu_target_page_size()                     4096
+#define migrate_colo()                              false
+#define migrate_mapped_ram()                        false
+#define migrate_ram_is_ignored(rb)                  false
+#define trace_dedup_incoming_stop(fetched, live)    ((void)0)
+
+MigrationIncomingState *migration_incoming_get_current(void);
+RAMBlock *qemu_ram_block_by_name(const char *name);
+void ramblock_recv_bitmap_set_offset(RAMBlock *rb, uint64_t offset);
+unsigned qemu_get_be16(QEMUFile *f);
+unsigned qemu_get_be32(QEMUFile *f);
+size_t qemu_get_buffer(QEMUFile *f, uint8_t *buf, size_t size);
+int qemu_file_get_error(QEMUFile *f);
+int qemu_file_shutdown(QEMUFile *f);
+void error_report(const char *fmt, ...) G_GNUC_PRINTF(1, 2);
+
+#endif

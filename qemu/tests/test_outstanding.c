@@ -1,0 +1,279 @@
+/*
+ * Records not answered yet: each page is clean, dirty or outstanding
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "test.h"
+#include "qemu/osdep.h"
+#include "qemu/bitmap.h"
+#include "outstanding.h"
+
+#define TEST_GROUP "outstanding"
+#define PAGES 300
+
+DedupInject dedup_inject;
+
+static DedupOutstanding o;
+static RAMBlock blocks[2];
+static DedupRam rams[2];
+static bool dirty[2][PAGES];
+
+void ram_dedup_set_dirty(RAMBlock *rb, unsigned long page)
+{
+    dirty[rb - blocks][page] = true;
+}
+
+static void begin(void)
+{
+    memset(dirty, 0, sizeof(dirty));
+    memset(rams, 0, sizeof(rams));
+    memset(&dedup_inject, 0, sizeof(dedup_inject));
+    dedup_outstanding_init(&o);
+    for (int i = 0; i < 2; i++) {
+        rams[i].rb = &blocks[i];
+        rams[i].pages = PAGES;
+        rams[i].ids = g_new0(uint32_t, PAGES);
+        rams[i].direct = bitmap_new(PAGES);
+        rams[i].index = i;
+        g_ptr_array_add(o.rams, &rams[i]);
+    }
+}
+
+static void end(void)
+{
+    dedup_outstanding_free(&o);
+}
+
+static uint32_t add(int ram, uint64_t page)
+{
+    uint32_t id = o.next_id;
+
+    return dedup_outstanding_add(&o, &rams[ram], page) ? id : 0;
+}
+
+static bool settle(uint32_t id, int *ram, uint64_t *page)
+{
+    DedupRam *dr = dedup_outstanding_settle(&o, id, page);
+
+    *ram = dr ? dr - rams : -1;
+    return dr;
+}
+
+static void answer(void)
+{
+    uint64_t page;
+    int ram;
+
+    begin();
+    CHECK(add(1, 7) == 1 && o.count == 1);
+    CHECK(add(0, 7) == 2 && o.count == 2);
+    CHECK(settle(1, &ram, &page) && ram == 1 && page == 7 && o.count == 1);
+    /* Twice, never sent, not yet sent, none */
+    CHECK(!settle(1, &ram, &page));
+    CHECK(!settle(3, &ram, &page));
+    CHECK(!settle(UINT32_MAX, &ram, &page));
+    CHECK(!settle(0, &ram, &page));
+    CHECK(o.count == 1);
+    end();
+}
+
+static void content_supersedes(void)
+{
+    uint64_t page;
+    int ram;
+
+    begin();
+    CHECK(!dedup_outstanding_supersede(&o, &rams[0], 3));
+    CHECK(add(0, 3) == 1);
+    CHECK(dedup_outstanding_supersede(&o, &rams[0], 3) && o.count == 0);
+    CHECK(!dedup_outstanding_supersede(&o, &rams[0], 3));
+    CHECK(!settle(1, &ram, &page) && o.count == 0);
+    end();
+}
+
+/* record -> dirty -> record: the answer to the first says nothing */
+static void stale_answer(void)
+{
+    uint64_t page;
+    int ram;
+
+    begin();
+    CHECK(add(0, 3) == 1 && add(0, 3) == 2 && o.count == 1);
+    CHECK(!settle(1, &ram, &page) && o.count == 1);
+    CHECK(settle(2, &ram, &page) && page == 3 && o.count == 0);
+    CHECK(!settle(1, &ram, &page));
+    /* With the safeguard taken out it does, and that would corrupt */
+    CHECK(add(0, 4) == 3 && add(0, 4) == 4);
+    dedup_inject.trust_acks = true;
+    CHECK(settle(3, &ram, &page) && o.count == 0);
+    end();
+}
+
+static void steal_from_the_end(void)
+{
+    begin();
+    for (int i = 0; i < 100; i++) {
+        CHECK(add(0, i));
+    }
+    CHECK(dedup_outstanding_steal(&o, 0) == 0 && o.count == 100);
+    CHECK(dedup_outstanding_steal(&o, 10) == 10 && o.count == 90);
+    for (int i = 0; i < 100; i++) {
+        CHECK(dirty[0][i] == (i >= 90));
+        CHECK(test_bit(i, rams[0].direct) == (i >= 90));
+    }
+    /* Goes on where it stopped, passes over what was answered */
+    for (uint32_t id = 81; id <= 90; id++) {
+        uint64_t page;
+        int ram;
+
+        CHECK(settle(id, &ram, &page));
+    }
+    CHECK(dedup_outstanding_steal(&o, 5) == 5 && o.count == 75);
+    CHECK(dirty[0][79] && dirty[0][75] && !dirty[0][74] && !dirty[0][85]);
+    /* A record after that is stolen first */
+    CHECK(add(1, 50) && dedup_outstanding_steal(&o, 1) == 1 && dirty[1][50]);
+    CHECK(dedup_outstanding_steal(&o, 1000) == 75 && o.count == 0);
+    CHECK(dedup_outstanding_steal(&o, 1) == 0);
+    end();
+}
+
+static void redirty(void)
+{
+    begin();
+    for (int i = 0; i < 100; i++) {
+        CHECK(add(i & 1, i));
+    }
+    CHECK(dedup_outstanding_steal(&o, 30) == 30);
+    CHECK(dedup_outstanding_redirty(&o) == 70 && o.count == 0);
+    for (int i = 0; i < 100; i++) {
+        CHECK(dirty[i & 1][i] && rams[i & 1].ids[i] == 0);
+    }
+    CHECK(dedup_outstanding_redirty(&o) == 0);
+    end();
+}
+
+static void ids_end(void)
+{
+    begin();
+    CHECK(!dedup_outstanding_add(&o, &rams[0], 1ull << 32));
+    CHECK(o.count == 0 && o.next_id == 1);
+    end();
+}
+
+/* Records beyond the first chunk, in order */
+static void many(void)
+{
+    uint64_t page;
+    int ram;
+
+    begin();
+    for (uint32_t id = 1; id <= 20000; id++) {
+        CHECK(add(id & 1, id % PAGES) == id);
+    }
+    CHECK(o.count == PAGES);
+    for (uint32_t id = 1; id <= 20000 - PAGES; id++) {
+        CHECK(!settle(id, &ram, &page));
+    }
+    for (uint32_t id = 20000 - PAGES + 1; id <= 20000; id++) {
+        CHECK(settle(id, &ram, &page) && ram == (int)(id & 1) &&
+              page == id % PAGES);
+    }
+    CHECK(o.count == 0);
+    end();
+}
+
+/*
+ * Random steps against a model that keeps, for each page, the id that counts
+ * and whether the page is dirty.  No page is ever neither clean (answered or
+ * sent in full), dirty nor outstanding.
+ */
+static void random_model(void)
+{
+    for (int round = 0; round < 30; round++) {
+        uint32_t want[2][PAGES] = { { 0 } };
+        uint64_t count = 0;
+
+        begin();
+        for (int step = 0; step < 4000; step++) {
+            int ram = below(2), pages = 40, which = below(10), got;
+            uint64_t page = below(pages), at;
+
+            if (which < 4) {                            /* record */
+                uint32_t id = add(ram, page);
+
+                CHECK(id);
+                count += !want[ram][page];
+                want[ram][page] = id;
+                dirty[ram][page] = false;
+            } else if (which < 6) {                     /* content */
+                bool was = want[ram][page];
+
+                CHECK(dedup_outstanding_supersede(&o, &rams[ram], page) ==
+                      was);
+                count -= was;
+                want[ram][page] = 0;
+                dirty[ram][page] = false;
+            } else if (which < 9) {                     /* answer */
+                uint32_t id = below(o.next_id + 2);
+                bool found = false;
+
+                for (int r = 0; id && r < 2; r++) {
+                    for (int p = 0; p < pages; p++) {
+                        if (want[r][p] == id) {
+                            found = true;
+                            ram = r;
+                            page = p;
+                        }
+                    }
+                }
+                CHECK(settle(id, &got, &at) == found);
+                if (found) {
+                    CHECK(got == ram && at == page);
+                    want[ram][page] = 0;
+                    count--;
+                }
+            } else {                                    /* steal */
+                uint64_t n = below(6), left;
+
+                CHECK(dedup_outstanding_steal(&o, n) <= n);
+                left = o.count;
+                for (int r = 0; r < 2; r++) {
+                    for (int p = 0; p < pages; p++) {
+                        if (want[r][p] && !rams[r].ids[p]) {
+                            CHECK(dirty[r][p]);
+                            want[r][p] = 0;
+                            count--;
+                        }
+                    }
+                }
+                CHECK(left == count);
+            }
+            CHECK(o.count == count);
+            for (int p = 0; p < pages; p++) {
+                CHECK(rams[0].ids[p] == want[0][p]);
+                CHECK(rams[1].ids[p] == want[1][p]);
+            }
+        }
+        CHECK(dedup_outstanding_redirty(&o) == count);
+        for (int r = 0; r < 2; r++) {
+            for (int p = 0; p < PAGES; p++) {
+                CHECK(!want[r][p] || dirty[r][p]);
+            }
+        }
+        end();
+    }
+}
+
+int main(void)
+{
+    RUN(answer);
+    RUN(content_supersedes);
+    RUN(stale_answer);
+    RUN(steal_from_the_end);
+    RUN(redirty);
+    RUN(ids_end);
+    RUN(many);
+    RUN(random_model);
+    return test_status;
+}
