@@ -15,7 +15,7 @@ ARGS =
 .PHONY: help
 help: ## Show this list
 	@echo "Targets (options of the tool behind one: make TARGET ARGS=...):"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' \
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' \
 	    $(MAKEFILE_LIST)
 
 .PHONY: demo
