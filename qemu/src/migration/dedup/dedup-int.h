@@ -101,6 +101,7 @@ typedef struct DedupRam {
     uint32_t *ids;
     unsigned long *direct;      /* source: send in full, once */
     unsigned long *waiting;     /* source: in DedupDeferred */
+    unsigned long *later;       /* source: a record when there is room */
     unsigned index;             /* in SETUP */
     QTAILQ_ENTRY(DedupRam) next;
 } DedupRam;
@@ -227,6 +228,7 @@ typedef struct DedupInject {
     uint32_t pending_delay_us;  /* between a read and the compare-and-swap */
     uint32_t copy_delay_us;     /* while COPYING */
     uint32_t answer_delay_us;   /* before each message of answers */
+    uint32_t window;            /* outstanding records at most; 0: as usual */
     bool no_answers;            /* never answer */
     bool no_hello;              /* play a stock destination */
     bool no_supersede;          /* BREAKS: let late fetches overwrite */

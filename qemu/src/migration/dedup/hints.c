@@ -31,6 +31,7 @@ static struct {
     QTAILQ_HEAD(, DedupRam) rams;
     BlockBackend *slots[DEDUP_MAX_SLOTS + 1];   /* 0 is not used */
     unsigned nslots;
+    Stat64 held;
     Stat64 recorded;
     Stat64 memory;
 } hints;
@@ -38,12 +39,23 @@ static struct {
 static void dedup_ram_free(DedupRam *dr)
 {
     for (size_t i = 0; i < dr->nchunks; i++) {
-        g_free(dr->chunks[i]);
+        uint64_t *chunk = dr->chunks[i];
+
+        if (chunk) {
+            for (unsigned k = 0; k < DEDUP_HINT_CHUNK; k++) {
+                stat64_add(&hints.held, chunk[k] ? -1 : 0);
+            }
+            stat64_add(&hints.memory, -(uint64_t)DEDUP_HINT_CHUNK *
+                                      sizeof(*chunk));
+            g_free(chunk);
+        }
     }
+    stat64_add(&hints.memory, -(uint64_t)dr->nchunks * sizeof(dr->chunks[0]));
     g_free(dr->chunks);
     g_free(dr->ids);
     g_free(dr->direct);
     g_free(dr->waiting);
+    g_free(dr->later);
     g_free(dr);
 }
 
@@ -185,9 +197,9 @@ void dedup_hint_set(DedupRam *dr, uint64_t page, unsigned slot,
         return;
     }
     at = hint_at(dr, page, true);
-    if (at) {
-        qatomic_set(at, (uint64_t)slot << SLOT_SHIFT |
-                        sector << SECTOR_SHIFT | fingerprint);
+    if (at && !qatomic_xchg(at, (uint64_t)slot << SLOT_SHIFT |
+                                sector << SECTOR_SHIFT | fingerprint)) {
+        stat64_add(&hints.held, 1);
     }
 }
 
@@ -195,8 +207,8 @@ void dedup_hint_drop(DedupRam *dr, uint64_t page, uint64_t word)
 {
     uint64_t *at = hint_at(dr, page, false);
 
-    if (at) {
-        qatomic_cmpxchg(at, word, 0);
+    if (at && word && qatomic_cmpxchg(at, word, 0) == word) {
+        stat64_add(&hints.held, -1);
     }
 }
 
@@ -307,23 +319,18 @@ void dedup_track(bool enable)
     RCU_READ_LOCK_GUARD();
     QTAILQ_FOREACH_RCU(dr, &hints.rams, next) {
         for (uint64_t p = 0; (p = dedup_hint_next(dr, p)) < dr->pages; p++) {
-            qatomic_set(hint_at(dr, p, false), 0);
+            if (qatomic_xchg(hint_at(dr, p, false), 0)) {
+                stat64_add(&hints.held, -1);
+            }
         }
     }
 }
 
 void dedup_hints_query(DedupHintsInfo *info)
 {
-    DedupRam *dr;
-
+    info->pages = stat64_get(&hints.held);
     info->recorded = stat64_get(&hints.recorded);
     info->memory_bytes = stat64_get(&hints.memory);
-    RCU_READ_LOCK_GUARD();
-    QTAILQ_FOREACH_RCU(dr, &hints.rams, next) {
-        for (uint64_t p = 0; (p = dedup_hint_next(dr, p)) < dr->pages; p++) {
-            info->pages++;
-        }
-    }
 }
 
 void dedup_hints_init(void)

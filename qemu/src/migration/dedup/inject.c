@@ -27,6 +27,7 @@ static void inject_set(const char *name, unsigned value)
         { "pending-delay-us", &dedup_inject.pending_delay_us },
         { "copy-delay-us", &dedup_inject.copy_delay_us },
         { "answer-delay-us", &dedup_inject.answer_delay_us },
+        { "window", &dedup_inject.window },
         { "no-answers", .flag = &dedup_inject.no_answers },
         { "no-hello", .flag = &dedup_inject.no_hello },
         { "no-supersede", .flag = &dedup_inject.no_supersede },

@@ -39,9 +39,11 @@ void dedup_outstanding_free(DedupOutstanding *o)
         g_free(dr->ids);
         g_free(dr->direct);
         g_free(dr->waiting);
+        g_free(dr->later);
         dr->ids = NULL;
         dr->direct = NULL;
         dr->waiting = NULL;
+        dr->later = NULL;
     }
     g_clear_pointer(&o->rams, g_ptr_array_unref);
     g_clear_pointer(&o->chunks, g_ptr_array_unref);

@@ -22,6 +22,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/bitmap.h"
 #include "qemu/cutils.h"
 #include "qemu/error-report.h"
 #include "qemu/lockable.h"
@@ -51,6 +52,11 @@
 #define ROUND_US        (1000 * 1000)
 #define HOLD_MAX_US     (5000 * 1000)
 #define NACK_MIN        512
+/*
+ * Outstanding records, 4 GiB of memory: the destination keeps 64 bytes for
+ * each
+ */
+#define WINDOW          (1 << 20)
 
 typedef struct SourceDisk {
     BlockBackend *blk;                  /* referenced */
@@ -98,6 +104,7 @@ static struct {
     unsigned nbatch;
     int64_t last_exact_us;
     bool closing;                       /* holding the switch-over */
+    uint64_t later;                     /* bits set in DedupRam.later */
     int64_t hold_since_us;
 
     /* Between the return-path thread and the migration thread */
@@ -240,10 +247,12 @@ static void source_prepare(void)
         dr->ids = g_try_new0(uint32_t, dr->pages);
         dr->direct = bitmap_try_new(dr->pages);
         dr->waiting = bitmap_try_new(dr->pages);
-        if (!dr->ids || !dr->direct || !dr->waiting) {
+        dr->later = bitmap_try_new(dr->pages);
+        if (!dr->ids || !dr->direct || !dr->waiting || !dr->later) {
             g_clear_pointer(&dr->ids, g_free);
             g_clear_pointer(&dr->direct, g_free);
             g_clear_pointer(&dr->waiting, g_free);
+            g_clear_pointer(&dr->later, g_free);
             continue;
         }
         dr->index = src.out.rams->len;
@@ -261,6 +270,7 @@ static void source_prepare(void)
     src.nbatch = 0;
     src.last_exact_us = src.hold_since_us = 0;
     src.closing = false;
+    src.later = 0;
     WITH_QEMU_LOCK_GUARD(&src.lock) {
         g_array_set_size(src.inbox, 0);
         src.hello = src.pong = false;
@@ -524,9 +534,37 @@ void dedup_source_flush(QEMUFile *f)
 
 typedef enum Sent {
     SENT_RECORD,
-    SENT_LATER,                 /* waits in src.deferred */
+    SENT_LATER,                 /* waits, in src.deferred or DedupRam.later */
     SENT_NOT,                   /* the content is due */
 } Sent;
+
+static uint64_t window(void)
+{
+    return dedup_inject.window ?: WINDOW;
+}
+
+static bool window_full(void)
+{
+    return src.out.count >= window();
+}
+
+/* There is room again: make up to @n of those that wait for it dirty */
+static void take_later(uint64_t n)
+{
+    for (unsigned i = 0; i < src.out.rams->len && n && src.later; i++) {
+        DedupRam *dr = g_ptr_array_index(src.out.rams, i);
+        uint64_t page = 0;
+
+        while (n && src.later &&
+               (page = find_next_bit(dr->later, dr->pages, page)) <
+               dr->pages) {
+            clear_bit(page, dr->later);
+            ram_dedup_set_dirty(dr->rb, page);
+            src.later--;
+            n--;
+        }
+    }
+}
 
 static Sent try_record(DedupRam *dr, uint64_t page)
 {
@@ -562,6 +600,11 @@ static Sent try_record(DedupRam *dr, uint64_t page)
     if (buffer_is_zero(host, DEDUP_PAGE_SIZE)) {
         return SENT_NOT;
     }
+    if (window_full()) {
+        set_bit(page, dr->later);
+        src.later++;
+        return SENT_LATER;
+    }
     if (src.nbatch == DEDUP_WIRE_MAX_BATCH) {
         dedup_source_flush(src.f);
     }
@@ -592,6 +635,9 @@ bool dedup_source_save_page(RAMBlock *rb, unsigned long page)
         return false;
     }
     was = dr->ids[page] != 0;
+    if (src.later && test_and_clear_bit(page, dr->later)) {
+        src.later--;
+    }
     if (src.state == DEDUP_SOURCE_STATE_ACTIVE) {
         sent = try_record(dr, page);
     }
@@ -687,7 +733,10 @@ static bool negotiate(QEMUFile *f)
     return false;
 }
 
-/* True while there is more to do in the first pass */
+/*
+ * True while there is more to do in the first pass, and room for it.  The
+ * pages it has no room for are left to the scan.
+ */
 static bool first_pass(QEMUFile *f)
 {
     int64_t start = now_us();
@@ -704,8 +753,9 @@ static bool first_pass(QEMUFile *f)
             src.pass_page = 0;
             continue;
         }
-        if ((n++ & 63) == 63 && (migration_rate_exceeded(f) ||
-                                 now_us() - start > ITERATION_US)) {
+        if (((n++ & 63) == 63 && (migration_rate_exceeded(f) ||
+                                  now_us() - start > ITERATION_US)) ||
+            window_full()) {
             break;
         }
         if (ram_dedup_take_dirty(dr->rb, src.pass_page) &&
@@ -717,7 +767,7 @@ static bool first_pass(QEMUFile *f)
     dedup_source_flush(f);
     /* Busy with digests, not with the link */
     discount(now_us() - start);
-    return src.pass_ram < src.out.rams->len &&
+    return src.pass_ram < src.out.rams->len && !window_full() &&
            src.state == DEDUP_SOURCE_STATE_ACTIVE;
 }
 
@@ -734,8 +784,12 @@ bool dedup_source_iterate(QEMUFile *f)
     }
     take_answers();
     if (src.closing || src.state == DEDUP_SOURCE_STATE_DRAINING) {
+        take_later(UINT64_MAX);
         dedup_deferred_release(&src.deferred);
     } else {
+        if (src.out.count <= window() - window() / 4) {
+            take_later(window() - src.out.count);
+        }
         dedup_deferred_review(&src.deferred, now_us());
     }
     if (src.state == DEDUP_SOURCE_STATE_DRAINING) {
@@ -779,11 +833,17 @@ bool dedup_source_iterate(QEMUFile *f)
     return true;
 }
 
+/* Pages that are neither clean nor in the dirty bitmap */
+static uint64_t unsettled(void)
+{
+    return src.out.count + src.deferred.count + src.later;
+}
+
 void dedup_source_idle(void)
 {
     int64_t now = now_us();
 
-    if (!src.running || !(src.out.count || src.deferred.count)) {
+    if (!src.running || !unsettled()) {
         return;
     }
     dedup_pace_link(&src.pace, now, migration_transferred_bytes(),
@@ -799,6 +859,7 @@ void dedup_source_finish(void)
     }
     take_answers();
     src.nbatch = 0;
+    take_later(UINT64_MAX);
     dedup_deferred_release(&src.deferred);
     src.fig.final_pages += dedup_outstanding_redirty(&src.out);
     src.running = false;
@@ -811,7 +872,7 @@ uint64_t dedup_source_pending(bool exact)
     int64_t now;
 
     src.closing = false;
-    if (!src.running || !(src.out.count || src.deferred.count)) {
+    if (!src.running || !unsettled()) {
         return 0;
     }
     /*
@@ -826,7 +887,7 @@ uint64_t dedup_source_pending(bool exact)
     } else if (!src.pace.stealing && now - src.last_exact_us > ROUND_US) {
         return 0;
     }
-    return (src.out.count + src.deferred.count) << DEDUP_PAGE_BITS;
+    return unsettled() << DEDUP_PAGE_BITS;
 }
 
 /*
@@ -839,7 +900,7 @@ bool dedup_source_hold_switchover(void)
     int64_t now = now_us();
 
     if (!src.running || !src.steal ||
-        !dedup_pace_hold(&src.pace, src.out.count + src.deferred.count)) {
+        !dedup_pace_hold(&src.pace, unsettled())) {
         return false;
     }
     if (!src.hold_since_us) {

@@ -10,7 +10,7 @@
 void dedup_reader_init(DedupReader *r, const uint8_t *buf, size_t len)
 {
     r->p = buf;
-    r->end = buf + len;
+    r->end = len ? buf + len : buf;     /* an empty buffer may be NULL */
     r->bad = false;
 }
 
