@@ -46,6 +46,10 @@ both: env
 unit: env ## Run the unit tests
 	$(RUN) tools/test c-unit unit $(ARGS)
 
+.PHONY: fuzz
+fuzz: env ## Fuzz and stress the C files for half an hour
+	$(RUN) qemu/tests/run --fuzz-seconds 900 --stress-seconds 60 $(ARGS)
+
 .PHONY: functional
 functional: env ## Run the tests that start QEMU
 	$(RUN) tools/test qemu functional $(ARGS)

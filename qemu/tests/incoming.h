@@ -1,0 +1,268 @@
+/*
+ * incoming.c with all it calls replaced, for tests and fuzzers
+ *
+ * The file itself is included, so that its state can be looked at.  What
+ * arrives is put into a buffer in place of the stream; what is to be fetched
+ * goes to incoming_queue(), which each program defines.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef INCOMING_H
+#define INCOMING_H
+
+#include "../src/migration/dedup/incoming.c"
+
+#define RAM_PAGES   64
+#define DISKS       2
+
+void incoming_queue(DedupFetch *f, const DedupFetchRecord *recs, unsigned n);
+void incoming_answered(uint32_t id, DedupAnswer answer);
+
+/* RAM block "ram", and "rom", which has no table */
+static RAMBlock blocks[2] = { { .idstr = "ram" }, { .idstr = "rom" } };
+static DedupRam ram = { .rb = &blocks[0], .pages = RAM_PAGES };
+static bool received[RAM_PAGES];
+static bool quiet = true;
+
+DedupInject dedup_inject;
+
+static void incoming_memory(void *host)
+{
+    for (int i = 0; i < 2; i++) {
+        blocks[i].host = host;
+        blocks[i].used_length = RAM_PAGES * 4096;
+        blocks[i].max_length = RAM_PAGES * 4096;
+    }
+    blocks[0].dedup = &ram;
+}
+
+/* The stream */
+
+struct QEMUFile {
+    const uint8_t *p, *end;
+    bool short_read;
+};
+
+size_t qemu_get_buffer(QEMUFile *f, uint8_t *buf, size_t size)
+{
+    size_t n = MIN(size, f->end - f->p);
+
+    if (n) {
+        memcpy(buf, f->p, n);
+    }
+    f->p += n;
+    f->short_read = f->short_read || n < size;
+    return n;
+}
+
+static unsigned get(QEMUFile *f, size_t n)
+{
+    uint8_t b[4] = { 0 };
+    unsigned v = 0;
+
+    qemu_get_buffer(f, b, n);
+    for (size_t i = 0; i < n; i++) {
+        v = v << 8 | b[i];
+    }
+    return v;
+}
+
+unsigned qemu_get_be16(QEMUFile *f)
+{
+    return get(f, 2);
+}
+
+unsigned qemu_get_be32(QEMUFile *f)
+{
+    return get(f, 4);
+}
+
+int qemu_file_get_error(QEMUFile *f)
+{
+    return f->short_read ? -EIO : 0;
+}
+
+int qemu_file_shutdown(QEMUFile *f)
+{
+    (void)f;
+    return 0;
+}
+
+static int incoming_element(unsigned type, const uint8_t *buf, size_t len)
+{
+    g_autofree uint8_t *all = g_malloc(6 + len);
+    QEMUFile f = { .p = all, .end = all + 6 + len };
+
+    dedup_put_be(all, type, 2);
+    dedup_put_be(all + 2, len, 4);
+    if (len) {
+        memcpy(all + 6, buf, len);
+    }
+    return dedup_incoming_load(&f);
+}
+
+/* Both blocks, a shared disk and one with an own copy; its length */
+static size_t incoming_setup_payload(uint8_t *buf)
+{
+    uint8_t *p = dedup_put_be(buf, DEDUP_WIRE_VERSION, 2);
+
+    p = dedup_put_be(p, 1, 2);
+    memset(p, 7, DEDUP_KEY_LEN);
+    p = dedup_put_be(p + DEDUP_KEY_LEN, 2, 2);
+    for (int i = 0; i < 2; i++) {
+        *p++ = 3;
+        memcpy(p, blocks[i].idstr, 3);
+        p = dedup_put_be(p + 3, RAM_PAGES * 4096, 8);
+    }
+    p = dedup_put_be(p, DISKS, 2);
+    for (int i = 0; i < DISKS; i++) {
+        *p++ = i;
+        p = dedup_put_be(p, 5, 2);
+        memcpy(p, i ? "/vdb0" : "/vda0", 5);
+        p += 5;
+    }
+    return p - buf;
+}
+
+static inline int incoming_setup(void)
+{
+    uint8_t buf[256];
+
+    return incoming_element(DEDUP_ELEMENT_SETUP, buf,
+                            incoming_setup_payload(buf));
+}
+
+/* What QEMU would do */
+
+static MigrationIncomingState state;
+
+MigrationIncomingState *migration_incoming_get_current(void)
+{
+    return &state;
+}
+
+int migrate_send_rp_dedup(MigrationIncomingState *mis, uint16_t len,
+                          void *data)
+{
+    (void)mis, (void)len, (void)data;
+    return 0;
+}
+
+RAMBlock *qemu_ram_block_by_name(const char *name)
+{
+    for (int i = 0; i < 2; i++) {
+        if (!strcmp(name, blocks[i].idstr)) {
+            return &blocks[i];
+        }
+    }
+    return NULL;
+}
+
+void ramblock_recv_bitmap_set_offset(RAMBlock *rb, uint64_t offset)
+{
+    (void)rb;
+    qatomic_set(&received[offset >> 12], true);
+}
+
+void error_report(const char *fmt, ...)
+{
+    va_list ap;
+
+    if (!quiet) {
+        va_start(ap, fmt);
+        vfprintf(stderr, fmt, ap);
+        va_end(ap);
+        fputc('\n', stderr);
+    }
+}
+
+/* What the rest of migration/dedup would do */
+
+struct DedupFetch {
+    unsigned disks;
+    uint64_t backlog;
+};
+
+DedupRam *dedup_ram_get(RAMBlock *rb)
+{
+    return rb->dedup;
+}
+
+void dedup_track(bool enable)
+{
+    (void)enable;
+}
+
+void dedup_hint_set(DedupRam *dr, uint64_t page, unsigned slot,
+                    uint64_t sector, uint16_t fingerprint)
+{
+    (void)dr, (void)page, (void)slot, (void)sector, (void)fingerprint;
+}
+
+DedupFetch *dedup_fetch_new(const uint8_t *key)
+{
+    (void)key;
+    return g_new0(DedupFetch, 1);
+}
+
+void dedup_fetch_add_disk(DedupFetch *f, char *path, DedupCopy copy)
+{
+    (void)copy;
+    f->disks++;
+    g_free(path);
+}
+
+unsigned dedup_fetch_disks(DedupFetch *f)
+{
+    return f->disks;
+}
+
+bool dedup_fetch_add_extent(DedupFetch *f, unsigned disk,
+                            const DedupExtent *e)
+{
+    return disk < f->disks && e->len;
+}
+
+void dedup_fetch_start(DedupFetch *f)
+{
+    (void)f;
+}
+
+void dedup_fetch_add(DedupFetch *f, const DedupFetchRecord *recs, unsigned n)
+{
+    incoming_queue(f, recs, n);
+}
+
+uint64_t dedup_fetch_backlog(DedupFetch *f)
+{
+    return qatomic_read(&f->backlog);
+}
+
+void dedup_fetch_query(DedupFetch *f, DedupIncomingInfo *info)
+{
+    info->backlog = dedup_fetch_backlog(f);
+}
+
+struct DedupAnswers {
+    char unused;
+};
+
+DedupAnswers *dedup_answers_new(DedupFetch *f)
+{
+    (void)f;
+    return g_new0(DedupAnswers, 1);
+}
+
+void dedup_answers_add(DedupAnswers *a, uint32_t id, DedupAnswer answer)
+{
+    (void)*(volatile char *)&a->unused;         /* it must still be there */
+    incoming_answered(id, answer);
+}
+
+void dedup_answers_free(DedupAnswers *a)
+{
+    g_free(a);
+}
+
+#endif

@@ -1,0 +1,200 @@
+/*
+ * Pace: a storage and a link of given speeds, simulated
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "test.h"
+#include "pace.h"
+
+#define TEST_GROUP "pace"
+#define MS 1000
+
+static DedupPace p;
+
+/* Pages a second; the link's rate as dedup_pace_link() would measure it */
+static int64_t begin(double link)
+{
+    int64_t now = 5000 * MS;
+
+    dedup_pace_init(&p, now, 0);
+    dedup_pace_link(&p, now + 1000 * MS, link * 4096, 0);
+    return now + 1000 * MS;
+}
+
+typedef struct Outcome {
+    double seconds;
+    uint64_t stolen, fetched;
+} Outcome;
+
+/*
+ * @n records are outstanding, nothing else is to be done.  Storage answers
+ * from one end at @fetch pages a second, the link sends what is stolen from
+ * the other; steps of a millisecond.
+ */
+static Outcome drain(double link, double fetch, uint64_t n)
+{
+    int64_t now = begin(link), start = now;
+    double fetched = 0, link_free = 0;
+    Outcome out = { 0 };
+
+    dedup_pace_answers(&p, now, 0, n);
+    while (n && now - start < 1000ll * 1000 * MS) {
+        uint64_t done;
+
+        now += MS;
+        fetched += fetch / 1000;
+        done = fetched < n ? fetched : n;
+        fetched -= done;
+        n -= done;
+        out.fetched += done;
+        dedup_pace_answers(&p, now, done, n);
+        if (now >= link_free) {
+            uint64_t steal = dedup_pace_steal(&p, now, n);
+
+            if (steal > n) {
+                steal = n;
+            }
+            n -= steal;
+            out.stolen += steal;
+            link_free = now + steal / link * 1e6;
+        }
+    }
+    out.seconds = (now - start) / 1e6;
+    if (link_free > now) {
+        out.seconds += (link_free - now) / 1e6;
+    }
+    return out;
+}
+
+/* Sending again what storage brings as fast would cost bytes for nothing */
+static void no_steal_from_fast_storage(void)
+{
+    for (int faster = 2; faster <= 64; faster *= 2) {
+        Outcome out = drain(3000, 3000.0 * faster, 50000);
+
+        CHECK(out.stolen == 0 && out.fetched == 50000);
+    }
+    CHECK(drain(3000, 3100, 50000).stolen <= 500);
+}
+
+/* Slower storage: both ends meet, neither works alone for long */
+static void steal_meets_in_the_middle(void)
+{
+    static const double fetch[] = { 300, 1000, 5000, 15000, 25000 };
+
+    for (int i = 0; i < 5; i++) {
+        double link = 30000, n = 200000, best = n / (link + fetch[i]);
+        Outcome out = drain(link, fetch[i], n);
+
+        CHECK(out.fetched + out.stolen == n);
+        CHECK(out.seconds <= best * 1.15 + 0.4);
+        CHECK(out.stolen <= n * link / (link + fetch[i]) * 1.1 + 2000);
+    }
+}
+
+/* Storage that never answers: as long as the link alone takes, or so */
+static void dead_storage(void)
+{
+    Outcome out = drain(30000, 0, 100000);
+
+    CHECK(out.fetched == 0 && out.stolen == 100000);
+    CHECK(out.seconds <= 100000 / 30000.0 * 1.05 + 0.6);
+}
+
+static void stall_doubles(void)
+{
+    int64_t now = begin(30000);
+    uint64_t first, n;
+
+    dedup_pace_answers(&p, now, 0, 1 << 20);
+    now += 500 * MS;
+    first = dedup_pace_steal(&p, now, 1 << 20);
+    CHECK(first >= 16);
+    for (int i = 1; i <= 5; i++) {
+        n = dedup_pace_steal(&p, now, 1 << 20);
+        CHECK(n == first << (i < 3 ? i : 3));
+        CHECK(dedup_pace_wait(&p, now) == 0);
+    }
+    /* An answer ends the stall */
+    dedup_pace_answers(&p, now, 1, 1 << 20);
+    CHECK(p.stalls == 0);
+    CHECK(dedup_pace_wait(&p, now) > 0);
+}
+
+static void never_more_than_there_is(void)
+{
+    for (int i = 0; i < 2000; i++) {
+        int64_t now = begin(below(100000) + 300);
+        uint64_t left = below(100);
+
+        dedup_pace_answers(&p, now, below(50), left);
+        now += below(1000 * MS);
+        CHECK(dedup_pace_steal(&p, now, left) <= left);
+        CHECK(dedup_pace_wait(&p, now) >= 0);
+        CHECK(dedup_pace_wait(&p, now) <= DEDUP_PACE_WAIT_US);
+    }
+}
+
+static void link_rate(void)
+{
+    int64_t now = begin(10000);
+
+    CHECK(p.link_rate > 9990 && p.link_rate < 10010);
+    /* A limit lower than what was measured counts at once, none does not */
+    dedup_pace_link(&p, now, 10000 * 4096.0, 4096 * 2000);
+    CHECK(p.link_rate == 2000);
+    dedup_pace_link(&p, now, 10000 * 4096.0, 0);
+    CHECK(p.link_rate == 2000);
+    /* Waiting for answers is not the link's fault */
+    dedup_pace_idled(&p, 900 * MS);
+    dedup_pace_link(&p, now + 1000 * MS, 11000 * 4096.0, 0);
+    CHECK(p.link_rate > 9990 && p.link_rate < 10010);
+    /* Too little to tell */
+    now += 1000 * MS;
+    dedup_pace_link(&p, now + 1000 * MS, 11001 * 4096.0, 0);
+    CHECK(p.link_rate > 9990);
+    dedup_pace_forget_link(&p, now + 1000 * MS, 99999 * 4096.0);
+    dedup_pace_link(&p, now + 2000 * MS, (99999 + 500) * 4096.0, 0);
+    CHECK(p.link_rate > 499 && p.link_rate < 501);
+}
+
+/* Idle storage has no rate; being idle is no stall */
+static void idle_storage(void)
+{
+    int64_t now = begin(1000);
+
+    for (int i = 0; i < 100; i++) {
+        now += 10 * MS;
+        dedup_pace_answers(&p, now, 100, 100);
+    }
+    CHECK(p.fetch_rate > 9000 && p.fetch_rate < 11000);
+    dedup_pace_answers(&p, now, 0, 0);
+    now += 60000ll * MS;
+    dedup_pace_answers(&p, now, 0, 0);
+    CHECK(p.fetch_rate > 9000);
+    dedup_pace_answers(&p, now, 0, 5000);
+    CHECK(dedup_pace_steal(&p, now + MS, 5000) == 0);
+}
+
+static void hold(void)
+{
+    begin(100000);
+    CHECK(!dedup_pace_hold(&p, 0) && !dedup_pace_hold(&p, 16));
+    CHECK(!dedup_pace_hold(&p, 200) && dedup_pace_hold(&p, 201));
+    begin(500);
+    CHECK(!dedup_pace_hold(&p, 16) && dedup_pace_hold(&p, 17));
+}
+
+int main(void)
+{
+    RUN(no_steal_from_fast_storage);
+    RUN(steal_meets_in_the_middle);
+    RUN(dead_storage);
+    RUN(stall_doubles);
+    RUN(never_more_than_there_is);
+    RUN(link_rate);
+    RUN(idle_storage);
+    RUN(hold);
+    return test_status;
+}
