@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""External page-cache map: what QEMU's x-dedup-load-map reads.
+
+The format is specified in qemu/src/migration/dedup/map-format.h: a header,
+the names of the disks, and extents of guest-physical memory with the place
+on a disk whose bytes they hold. All numbers are little endian. This module
+accepts and refuses exactly what QEMU does.
+"""
+
+import dataclasses
+import fcntl
+import os
+import struct
+
+MAGIC = b'QDEDUPM1'
+VERSION = 1
+PAGE = 4096
+SECTOR = 512
+MAX_DISKS = 64
+MAX_EXTENTS = 1 << 24
+#: Pages in one extent.
+MAX_PAGES = 1 << 24
+#: Addresses and offsets end here, as QEMU's signed 64-bit offsets do.
+MAX_OFFSET = (1 << 63) - 1
+
+_SEALS = (fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+          | fcntl.F_SEAL_SEAL)
+_HEADER = struct.Struct('<8sIIIIQ32s')
+_DISK = struct.Struct('256s')
+_EXTENT = struct.Struct('<QQII')
+
+
+class MapError(ValueError):
+    """A page-cache map is malformed; the text says what is wrong."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Extent:
+    """Guest memory that holds the bytes of a disk.
+
+    :ivar gpa: guest-physical address, bytes, a multiple of 4096
+    :ivar offset: place on the disk as the guest sees it, bytes, a multiple
+        of 512
+    :ivar pages: length in pages of 4096 bytes, 1 to MAX_PAGES
+    :ivar disk: index into PageCacheMap.disks
+    """
+
+    gpa: int
+    offset: int
+    pages: int
+    disk: int
+
+    @property
+    def end(self):
+        """Guest-physical address of the first byte behind it."""
+        return self.gpa + self.pages * PAGE
+
+
+@dataclasses.dataclass(frozen=True)
+class PageCacheMap:
+    """A whole map.
+
+    :ivar disks: qdev ID or QOM path of each device, 1 to MAX_DISKS of
+        them, at most 255 bytes of UTF-8 each
+    :ivar extents: Extent, ascending by address, not overlapping
+    """
+
+    disks: tuple[str, ...]
+    extents: tuple[Extent, ...] = ()
+
+    @property
+    def pages(self):
+        """Pages of all extents."""
+        return sum(extent.pages for extent in self.extents)
+
+    def encode(self):
+        """Return the map as bytes.
+
+        :raises MapError: the map breaks a rule of the format
+        """
+        disks = [_encode_name(name) for name in self.disks]
+        _check_counts(len(disks), len(self.extents))
+        parts = [_HEADER.pack(MAGIC, VERSION, _HEADER.size, len(disks), 0,
+                              len(self.extents), b'')]
+        parts += [_DISK.pack(name) for name in disks]
+        end = 0
+        for number, extent in enumerate(self.extents):
+            _check_extent(number, extent, len(disks), end)
+            end = extent.end
+            parts.append(_EXTENT.pack(extent.gpa, extent.offset,
+                                      extent.pages, extent.disk))
+        return b''.join(parts)
+
+    def to_memfd(self, name='page-cache-map'):
+        """Return a descriptor to be passed to QEMU, at its beginning.
+
+        Nothing can be changed through it any more. The caller closes it.
+
+        :param name: shown in /proc/PID/fd
+        :raises MapError: the map breaks a rule of the format
+        """
+        data = memoryview(self.encode())
+        fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            while data:
+                data = data[os.write(fd, data):]
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+            os.lseek(fd, 0, os.SEEK_SET)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+
+def decode(data):
+    """Decode a map that comes from anywhere.
+
+    :param data: bytes
+    :returns: PageCacheMap
+    :raises MapError: what is wrong with it
+    """
+    view = memoryview(data).cast('B')
+    disks, extents = _decode_header(view)
+    size = _HEADER.size + disks * _DISK.size + extents * _EXTENT.size
+    # Before anything is made of these numbers.
+    if len(view) < size:
+        raise MapError('page-cache map ends too early: %d bytes of %d'
+                       % (len(view), size))
+    if len(view) > size:
+        raise MapError('page-cache map is longer than it says: %d bytes, '
+                       'not %d' % (len(view), size))
+    at = _HEADER.size + disks * _DISK.size
+    names = tuple(
+        _decode_name(number, name) for number, (name,)
+        in enumerate(_DISK.iter_unpack(view[_HEADER.size:at])))
+    found = []
+    end = 0
+    for number, fields in enumerate(_EXTENT.iter_unpack(view[at:])):
+        extent = Extent(*fields)
+        _check_extent(number, extent, disks, end)
+        end = extent.end
+        found.append(extent)
+    return PageCacheMap(names, tuple(found))
+
+
+def _decode_header(view):
+    """Return the numbers of (disks, extents)."""
+    if len(view) < _HEADER.size:
+        raise MapError('page-cache map ends too early: %d bytes of %d'
+                       % (len(view), _HEADER.size))
+    magic, version, length, disks, zero, extents, reserved = (
+        _HEADER.unpack_from(view))
+    if magic != MAGIC:
+        raise MapError('not a page-cache map (wrong magic)')
+    if version != VERSION or length != _HEADER.size:
+        raise MapError('version of the page-cache map is not supported: %d, '
+                       'header of %d bytes' % (version, length))
+    if zero or any(reserved):
+        raise MapError('reserved fields of the page-cache map are not zero')
+    _check_counts(disks, extents)
+    return disks, extents
+
+
+def _check_counts(disks, extents):
+    if not 1 <= disks <= MAX_DISKS:
+        raise MapError('page-cache map: number of disks is out of bounds: '
+                       '%d, not 1 to %d' % (disks, MAX_DISKS))
+    if extents > MAX_EXTENTS:
+        raise MapError('page-cache map: too many extents: %d, at most %d'
+                       % (extents, MAX_EXTENTS))
+
+
+def _check_extent(number, extent, disks, end):
+    """Check one extent; :param end: where the one before ended."""
+    place = 'page-cache map: extent %d ' % number
+    if extent.gpa % PAGE or extent.offset % SECTOR:
+        raise MapError(place + 'is not aligned: address %#x, offset %#x'
+                       % (extent.gpa, extent.offset))
+    length = extent.pages * PAGE
+    if (not 1 <= extent.pages <= MAX_PAGES
+            or not 0 <= extent.gpa <= MAX_OFFSET - length
+            or not 0 <= extent.offset <= MAX_OFFSET - length):
+        raise MapError(place + 'is out of bounds: address %#x, offset %#x, '
+                       '%d pages' % (extent.gpa, extent.offset, extent.pages))
+    if not 0 <= extent.disk < disks:
+        raise MapError(place + 'names disk %d, of %d listed'
+                       % (extent.disk, disks))
+    if extent.gpa < end:
+        raise MapError(place + 'overlaps the one before or is not sorted: '
+                       'address %#x, expected at least %#x'
+                       % (extent.gpa, end))
+
+
+def _encode_name(name):
+    # surrogateescape: what decode() returned can be encoded again.
+    data = name.encode('utf-8', 'surrogateescape')
+    if not data or len(data) >= _DISK.size or 0 in data:
+        raise MapError('page-cache map: name of a disk is empty, longer than '
+                       '%d bytes or has a NUL: %r' % (_DISK.size - 1, name))
+    return data
+
+
+def _decode_name(number, data):
+    if not data[0] or data[-1]:
+        raise MapError('page-cache map: name of disk %d is empty or too long'
+                       % number)
+    return data.split(b'\0', 1)[0].decode('utf-8', 'surrogateescape')
