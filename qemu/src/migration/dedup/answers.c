@@ -17,6 +17,11 @@
 #include "dedup-int.h"
 
 #define COLLECT_US  1000
+/*
+ * A source that does not take its answers loses them: to it, records without
+ * an answer are dirty pages
+ */
+#define MAX_WAITING (4 * 1024 * 1024)
 
 struct DedupAnswers {
     QemuThread thread;
@@ -110,6 +115,9 @@ void dedup_answers_add(DedupAnswers *a, uint32_t id, DedupAnswer answer)
         return;
     }
     QEMU_LOCK_GUARD(&a->lock);
+    if (a->results->len >= MAX_WAITING) {
+        return;
+    }
     g_array_append_val(a->results, r);
     if (a->results->len == 1) {
         qemu_cond_signal(&a->cond);

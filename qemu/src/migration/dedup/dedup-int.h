@@ -10,7 +10,8 @@
  *   hints.c      which place each page was read from or written to last
  *   map.c        the same from outside (the guest's page cache)
  *   resolver.c   guest offsets -> offsets in the nodes of the backing chain
- *   source.c     records, answers, the order and the end of it all
+ *   source.c     the course of a migration; source-*.c  its records, answers,
+ *                beginning and end
  *   outstanding.c  records not answered; deferred.c  pages put off;
  *   pace.c       waiting or sending
  *   incoming.c   the destination's pages: waiting, being placed, superseded
@@ -198,6 +199,8 @@ void dedup_fetch_start(DedupFetch *f);
 bool dedup_fetch_add_extent(DedupFetch *f, unsigned disk,
                             const DedupExtent *e);
 void dedup_fetch_add(DedupFetch *f, const DedupFetchRecord *recs, unsigned n);
+/* Forget what waits to be read and was superseded */
+void dedup_fetch_trim(DedupFetch *f);
 uint64_t dedup_fetch_backlog(DedupFetch *f);
 /* Bytes a second over the last moments */
 uint64_t dedup_fetch_rate(DedupFetch *f);

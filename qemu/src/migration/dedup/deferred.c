@@ -91,11 +91,15 @@ void dedup_deferred_review(DedupDeferred *d, int64_t now)
             g_array_index(d->queue, DeferredPage, kept++) = *p;
             continue;
         }
+        ram_dedup_set_dirty(p->dr->rb, p->page);
         if (h.word == p->word) {
             dedup_hint_drop(p->dr, p->page, h.word);
             set_bit(p->page, p->dr->direct);
+        } else {
+            /* Until it is sent: the new hint may turn out stale as well */
+            p->word = h.word;
+            g_array_index(d->queue, DeferredPage, kept++) = *p;
         }
-        ram_dedup_set_dirty(p->dr->rb, p->page);
     }
     g_array_set_size(d->queue, kept);
 }

@@ -414,7 +414,7 @@ static void pump_bh(void *opaque)
     FetchRun *run;
 
     qatomic_set(&f->kicked, false);
-    smp_mb();
+    smp_mb();                   /* pairs with kick(): no wake-up is lost */
     while (!qatomic_read(&f->stopped) && f->inflight < DEPTH &&
            (run = next_run(f))) {
         f->inflight++;
@@ -447,6 +447,22 @@ void dedup_fetch_add(DedupFetch *f, const DedupFetchRecord *recs, unsigned n)
     if (opened) {
         kick(f);
     }
+}
+
+void dedup_fetch_trim(DedupFetch *f)
+{
+    unsigned kept = 0;
+
+    QEMU_LOCK_GUARD(&f->lock);
+    for (unsigned i = 0; i < f->inbox->len; i++) {
+        DedupFetchRecord *rec = &g_array_index(f->inbox, DedupFetchRecord, i);
+
+        if (dedup_incoming_wanted(f, rec)) {
+            g_array_index(f->inbox, DedupFetchRecord, kept++) = *rec;
+        }
+    }
+    settle(f, f->inbox->len - kept);
+    g_array_set_size(f->inbox, kept);
 }
 
 bool dedup_fetch_add_extent(DedupFetch *f, unsigned disk,

@@ -214,7 +214,8 @@ static bool load_ram(DedupReader *r)
         dr = dr->ids ? dr : NULL;
     }
     pages = MIN(used, rb->used_length) >> DEDUP_PAGE_BITS;
-    in.max_backlog += pages;
+    /* Each page once in the inbox and once in what is being read */
+    in.max_backlog += 2 * pages;
     g_ptr_array_add(in.rams, dr);
     g_array_append_val(in.limits, pages);
     return true;
@@ -224,6 +225,7 @@ static int load_setup(const uint8_t *buf, size_t len)
 {
     const uint8_t *key;
     unsigned version, flags, n;
+    DedupFetch *fetch;
     DedupReader r;
 
     if (in.announced) {
@@ -238,7 +240,8 @@ static int load_setup(const uint8_t *buf, size_t len)
         return -EINVAL;
     }
     in.ever = in.announced = true;
-    in.stopped = in.refuse = false;
+    in.refuse = false;
+    qatomic_set(&in.stopped, false);
     in.last_id = 0;
     in.max_backlog = 65536;
     stat64_init(&in.live, 0);
@@ -249,8 +252,9 @@ static int load_setup(const uint8_t *buf, size_t len)
     stat64_init(&in.nack_io, 0);
     in.rams = g_ptr_array_new();
     in.limits = g_array_new(false, false, sizeof(uint64_t));
-    in.fetch = dedup_fetch_new(key);
-    in.answers = dedup_answers_new(in.fetch);
+    fetch = dedup_fetch_new(key);
+    in.answers = dedup_answers_new(fetch);
+    qatomic_set(&in.fetch, fetch);
     if (version != DEDUP_WIRE_VERSION) {
         in.refuse = true;
         return 0;
@@ -377,6 +381,10 @@ static int load_records(const uint8_t *buf, size_t len)
     int ret;
 
     if (dedup_fetch_backlog(in.fetch) > in.max_backlog) {
+        /* Storage hangs, and pages are sent again and again meanwhile */
+        dedup_fetch_trim(in.fetch);
+    }
+    if (dedup_fetch_backlog(in.fetch) > in.max_backlog) {
         error_report("dedup: more records than pages");
         return -EINVAL;
     }
@@ -433,8 +441,9 @@ void dedup_incoming_stop(void)
         return;
     }
     qatomic_set(&in.stopped, true);
-    smp_mb();
-    while (qatomic_read(&in.copying)) {
+    smp_mb();                   /* pairs with enter() */
+    /* Acquire: what fetchers wrote is seen, and memory is theirs no more */
+    while (qatomic_load_acquire(&in.copying)) {
         cpu_relax();
         sched_yield();
     }
@@ -494,7 +503,8 @@ void dedup_incoming_cleanup(void)
     }
     g_clear_pointer(&in.rams, g_ptr_array_unref);
     g_clear_pointer(&in.limits, g_array_unref);
-    in.announced = in.stopped = false;
+    in.announced = false;
+    qatomic_set(&in.stopped, false);
 }
 
 DedupIncomingInfo *dedup_incoming_query(void)

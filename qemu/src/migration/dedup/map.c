@@ -3,8 +3,7 @@
  *
  * A thread reads the descriptor to its end, checks everything, and only then
  * puts the extents into the table, giving the main loop its turn in between.
- * So a map is taken whole or not at all, and one that never ends holds up
- * nothing but itself.
+ * So a map is taken whole or not at all.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,7 +11,6 @@
 #include "qemu/osdep.h"
 #include "qemu/lockable.h"
 #include "qemu/main-loop.h"
-#include "qemu/sockets.h"
 #include "qemu/thread.h"
 #include "qapi/error.h"
 #include "exec/address-spaces.h"
@@ -154,7 +152,7 @@ static void map_apply(MapLoad *m, const DedupMapExtent *e)
 
 static void map_take(MapLoad *m)
 {
-    DedupMapExtent e;
+    DedupMapExtent e = { 0 };
     uint64_t i = 0, end = 0;
 
     bql_lock();
@@ -164,16 +162,26 @@ static void map_take(MapLoad *m)
         m->slots[d] = blk ? dedup_slot_of(blk) : 0;
     }
     while (i < m->nextents) {
-        uint64_t stop = MIN(m->nextents, i + EXTENTS_A_TURN);
-        uint64_t pages = 0;
+        uint64_t room = PAGES_A_TURN;
 
-        for (; i < stop && pages < PAGES_A_TURN; i++) {
-            dedup_map_parse_extent(m->extents + i * DEDUP_MAP_EXTENT_LEN,
-                                   m->ndisks, &end, &e);
-            map_apply(m, &e);
-            pages += e.pages;
+        for (int n = 0; n < EXTENTS_A_TURN && room && i < m->nextents; n++) {
+            DedupMapExtent part;
+
+            if (!e.pages) {
+                dedup_map_parse_extent(m->extents + i * DEDUP_MAP_EXTENT_LEN,
+                                       m->ndisks, &end, &e);
+            }
+            part = e;
+            part.pages = MIN(e.pages, room);
+            map_apply(m, &part);
+            room -= part.pages;
+            e.pages -= part.pages;
+            e.gpa += (uint64_t)part.pages << DEDUP_PAGE_BITS;
+            e.offset += (uint64_t)part.pages << DEDUP_PAGE_BITS;
+            i += e.pages == 0;
         }
         bql_unlock();
+        g_usleep(1000);         /* the lock is not fair */
         bql_lock();
     }
     bql_unlock();
@@ -207,8 +215,14 @@ static void *map_thread(void *opaque)
 void dedup_map_load(int fd, Error **errp)
 {
     QemuThread thread;
+    struct stat st;
     MapLoad *m;
 
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+        error_setg(errp, "A page-cache map must be a regular file or memfd");
+        close(fd);
+        return;
+    }
     WITH_QEMU_LOCK_GUARD(&map_lock) {
         if (map.state == DEDUP_MAP_STATE_LOADING) {
             error_setg(errp, "Another page-cache map is being read");
@@ -219,8 +233,6 @@ void dedup_map_load(int fd, Error **errp)
         map.pages = map.skipped = 0;
         g_clear_pointer(&map.error, g_free);
     }
-    /* The descriptor may come from anyone: it must not make us poll */
-    qemu_socket_set_block(fd);
     m = g_new0(MapLoad, 1);
     m->fd = fd;
     qemu_thread_create(&thread, "dedup-map", map_thread, m,

@@ -1,0 +1,101 @@
+/*
+ * Source: what its parts share
+ *
+ *   source-control.c  arming, the beginning and the end, figures
+ *   source-records.c  what goes out: set-up, extents, records
+ *   source-answers.c  what comes back
+ *   source.c          the course of a migration
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef MIGRATION_DEDUP_SOURCE_INT_H
+#define MIGRATION_DEDUP_SOURCE_INT_H
+
+#include "qemu/thread.h"
+#include "qemu/timer.h"
+#include "dedup-int.h"
+#include "deferred.h"
+#include "outstanding.h"
+#include "pace.h"
+
+typedef struct SourceDisk {
+    BlockBackend *blk;                  /* referenced */
+    char *path;
+    DedupCopy copy;
+    int64_t length;
+    DedupResolver *resolver;            /* shared disks */
+    DedupExtents extents;
+} SourceDisk;
+
+
+typedef struct DedupSource {
+    /* Under the BQL */
+    bool ever;
+    DedupCopy copy;
+    DedupDiskList *exceptions;
+    bool steal;
+    NotifierWithReturn notifier;
+
+    /* Read by anyone, atomically */
+    DedupSourceState state;
+    char *reason;                       /* under @lock */
+
+    /* Migration thread, from prepare() to release() */
+    bool prepared;
+    bool running;                       /* HELLO came, not finished yet */
+    bool announced;                     /* SETUP went out */
+    bool idle;                          /* the last scan found nothing */
+    int64_t started_us;
+    uint8_t key[DEDUP_KEY_LEN];
+    GPtrArray *disks;
+    uint8_t disk_of_slot[DEDUP_MAX_SLOTS + 1];  /* index + 1 */
+    DedupOutstanding out;
+    DedupDeferred deferred;
+    DedupPace pace;
+    unsigned pass_ram;
+    uint64_t pass_page;
+    bool pass_done;
+    QEMUFile *f;
+    DedupRecord batch[DEDUP_WIRE_MAX_BATCH];
+    unsigned nbatch;
+    int64_t last_exact_us;
+    bool closing;                       /* holding the switch-over */
+    uint64_t later;                     /* bits set in DedupRam.later */
+    int64_t hold_since_us;
+
+    /* Between the return-path thread and the migration thread */
+    QemuMutex lock;
+    QemuSemaphore wake;
+    GArray *inbox;                      /* Answer */
+    bool listening, hello, pong;
+    uint64_t peer_backlog, peer_rate;
+
+    /* Figures; peer and zero pages are QEMU's own until the end */
+    DedupSourceInfo fig;
+} DedupSource;
+
+extern DedupSource src;
+
+static inline int64_t now_us(void)
+{
+    return qemu_clock_get_ns(QEMU_CLOCK_REALTIME) / 1000;
+}
+
+/* source-control.c */
+void source_set_state(DedupSourceState state);
+/* Why it is not, or no longer, a migration with records; the first counts */
+void G_GNUC_PRINTF(1, 2) source_set_reason(const char *fmt, ...);
+
+/* source-records.c; migration thread */
+bool source_send_setup(QEMUFile *f);            /* false: too large */
+void source_send_extents(QEMUFile *f);
+uint64_t source_window(void);                   /* records, at most */
+bool source_window_full(void);
+void source_take_later(uint64_t n);
+
+/* source-answers.c */
+void source_take_answers(void);                 /* migration thread */
+void source_answers_init(void);
+
+#endif

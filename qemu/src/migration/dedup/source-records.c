@@ -1,0 +1,244 @@
+/*
+ * Source: what goes out
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bitmap.h"
+#include "qemu/cutils.h"
+#include "system/block-backend.h"
+#include "../migration-stats.h"
+#include "../qemu-file.h"
+#include "../ram.h"
+#include "source-int.h"
+#include "trace.h"
+
+/*
+ * Outstanding records, 4 GiB of memory: the destination keeps 64 bytes for
+ * each
+ */
+#define WINDOW          (1 << 20)
+
+static void send_element(QEMUFile *f, unsigned type, const uint8_t *buf,
+                         size_t len)
+{
+    qemu_put_be64(f, RAM_SAVE_FLAG_DEDUP);
+    qemu_put_be16(f, type);
+    qemu_put_be32(f, len);
+    qemu_put_buffer(f, buf, len);
+    ram_transferred_add(14 + len);
+    src.fig.record_bytes += 14 + len;
+}
+
+static void put_be(GByteArray *a, uint64_t v, unsigned bytes)
+{
+    uint8_t buf[8];
+
+    dedup_put_be(buf, v, bytes);
+    g_byte_array_append(a, buf, bytes);
+}
+
+bool source_send_setup(QEMUFile *f)
+{
+    g_autoptr(GByteArray) a = g_byte_array_new();
+
+    put_be(a, DEDUP_WIRE_VERSION, 2);
+    put_be(a, dedup_tracking(), 2);
+    g_byte_array_append(a, src.key, DEDUP_KEY_LEN);
+    put_be(a, src.out.rams->len, 2);
+    for (unsigned i = 0; i < src.out.rams->len; i++) {
+        DedupRam *dr = g_ptr_array_index(src.out.rams, i);
+        size_t len = strlen(dr->rb->idstr);
+
+        put_be(a, len, 1);
+        g_byte_array_append(a, (uint8_t *)dr->rb->idstr, len);
+        put_be(a, dr->rb->used_length, 8);
+    }
+    put_be(a, src.disks->len, 2);
+    for (unsigned i = 0; i < src.disks->len; i++) {
+        SourceDisk *d = g_ptr_array_index(src.disks, i);
+        size_t len = strlen(d->path);
+
+        put_be(a, d->copy, 1);
+        put_be(a, len, 2);
+        g_byte_array_append(a, (uint8_t *)d->path, len);
+    }
+    if (a->len > DEDUP_WIRE_MAX_PAYLOAD) {
+        return false;
+    }
+    send_element(f, DEDUP_ELEMENT_SETUP, a->data, a->len);
+    return true;
+}
+
+/* What the resolvers have found since the last time */
+void source_send_extents(QEMUFile *f)
+{
+    for (unsigned i = 0; i < src.disks->len; i++) {
+        SourceDisk *d = g_ptr_array_index(src.disks, i);
+        DedupExtents found = { 0 };
+
+        if (!d->resolver || !dedup_resolver_take(d->resolver, &found)) {
+            continue;
+        }
+        for (unsigned at = 0; at < found.n; at += DEDUP_WIRE_MAX_EXTENTS) {
+            unsigned n = MIN(found.n - at, DEDUP_WIRE_MAX_EXTENTS);
+            g_autofree uint8_t *buf =
+                g_malloc(4 + n * DEDUP_WIRE_EXTENT_LEN);
+            uint8_t *p = dedup_put_be(buf, i, 2);
+
+            p = dedup_put_be(p, n, 2);
+            for (unsigned k = at; k < at + n; k++) {
+                dedup_extents_add(&d->extents, &found.e[k]);
+                p = dedup_put_extent(p, &found.e[k]);
+            }
+            send_element(f, DEDUP_ELEMENT_EXTENTS, buf, p - buf);
+        }
+        dedup_extents_free(&found);
+    }
+}
+
+void dedup_source_flush(QEMUFile *f)
+{
+    g_autofree uint8_t *buf = NULL;
+    size_t len;
+
+    if (!src.nbatch) {
+        return;
+    }
+    buf = g_malloc(DEDUP_WIRE_RECORDS_BOUND(src.nbatch));
+    len = dedup_encode_records(buf, src.out.next_id - src.nbatch, src.batch,
+                               src.nbatch);
+    trace_dedup_source_flush(src.nbatch, len);
+    send_element(f, DEDUP_ELEMENT_RECORDS, buf, len);
+    src.nbatch = 0;
+}
+
+typedef enum Sent {
+    SENT_RECORD,
+    SENT_LATER,                 /* waits, in src.deferred or DedupRam.later */
+    SENT_NOT,                   /* the content is due */
+} Sent;
+
+uint64_t source_window(void)
+{
+    return dedup_inject.window ?: WINDOW;
+}
+
+bool source_window_full(void)
+{
+    return src.out.count >= source_window();
+}
+
+/* There is room again: make up to @n of those that wait for it dirty */
+void source_take_later(uint64_t n)
+{
+    for (unsigned i = 0; i < src.out.rams->len && n && src.later; i++) {
+        DedupRam *dr = g_ptr_array_index(src.out.rams, i);
+        uint64_t page = 0;
+
+        while (n && src.later &&
+               (page = find_next_bit(dr->later, dr->pages, page)) <
+               dr->pages) {
+            clear_bit(page, dr->later);
+            ram_dedup_set_dirty(dr->rb, page);
+            src.later--;
+            n--;
+        }
+    }
+}
+
+static Sent try_record(DedupRam *dr, uint64_t page)
+{
+    uint8_t *host = dr->rb->host + (page << DEDUP_PAGE_BITS);
+    DedupHint h;
+    SourceDisk *d;
+    DedupRecord *rec;
+
+    if (src.closing || test_and_clear_bit(page, dr->direct) ||
+        !dedup_hint_get(dr, page, &h) || !src.disk_of_slot[h.slot]) {
+        return SENT_NOT;
+    }
+    if (h.fingerprint && h.fingerprint != dedup_fingerprint(host)) {
+        src.fig.stale_hints++;
+        if (dedup_tracking() &&
+            dedup_deferred_add(&src.deferred, dr, page, h.word, now_us())) {
+            return SENT_LATER;
+        }
+        dedup_hint_drop(dr, page, h.word);
+        return SENT_NOT;
+    }
+    d = g_ptr_array_index(src.disks, src.disk_of_slot[h.slot] - 1);
+    if (d->resolver
+        ? !dedup_extents_find(&d->extents, h.sector * DEDUP_SECTOR,
+                              DEDUP_PAGE_SIZE)
+        : h.sector * DEDUP_SECTOR + DEDUP_PAGE_SIZE > d->length) {
+        if (d->resolver) {
+            dedup_resolver_want(d->resolver, h.sector * DEDUP_SECTOR);
+        }
+        src.fig.unresolved_hints++;
+        return SENT_NOT;
+    }
+    if (buffer_is_zero(host, DEDUP_PAGE_SIZE)) {
+        return SENT_NOT;
+    }
+    if (source_window_full()) {
+        set_bit(page, dr->later);
+        src.later++;
+        return SENT_LATER;
+    }
+    if (src.nbatch == DEDUP_WIRE_MAX_BATCH) {
+        dedup_source_flush(src.f);
+    }
+    if (!dedup_outstanding_add(&src.out, dr, page)) {
+        return SENT_NOT;
+    }
+    rec = &src.batch[src.nbatch++];
+    rec->block = dr->index;
+    rec->page = page;
+    rec->disk = src.disk_of_slot[h.slot] - 1;
+    rec->sector = h.sector;
+    dedup_digest(src.key, host, DEDUP_PAGE_SIZE, rec->digest);
+    src.fig.record_pages++;
+    return SENT_RECORD;
+}
+
+bool dedup_source_save_page(RAMBlock *rb, unsigned long page)
+{
+    Sent sent = SENT_NOT;
+    DedupRam *dr;
+    bool was;
+
+    if (!src.running) {
+        return false;
+    }
+    dr = rb->dedup;
+    if (!dr || !dr->ids) {
+        return false;
+    }
+    was = dr->ids[page] != 0;
+    if (src.later && test_and_clear_bit(page, dr->later)) {
+        src.later--;
+    }
+    if (src.state == DEDUP_SOURCE_STATE_ACTIVE) {
+        sent = try_record(dr, page);
+    }
+    src.fig.superseded_pages += was;
+    if (sent != SENT_RECORD) {
+        dedup_outstanding_supersede(&src.out, dr, page);
+    }
+    if (sent != SENT_LATER) {
+        dedup_deferred_done(&src.deferred, dr, page, sent == SENT_RECORD);
+    }
+    return sent != SENT_NOT;
+}
+
+bool dedup_source_drops_delta(void)
+{
+    return !dedup_inject.no_xbzrle_drop;
+}
+
+uint64_t dedup_source_saved_bytes(void)
+{
+    return qatomic_read(&src.fig.record_pages) << DEDUP_PAGE_BITS;
+}
