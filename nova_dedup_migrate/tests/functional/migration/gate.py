@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A link whose main channel can be held up, the others not.
+
+TCP promises nothing about the order between connections.  So a multifd
+channel may be any time ahead of the main one; here it is on purpose.
+"""
+
+import socket
+import threading
+
+from nova_dedup_migrate.hypervisor import direct
+
+#: RAM_SAVE_FLAG_DEDUP and the type RECORDS, see qemu/src/.../wire.h
+RECORDS = (0x100).to_bytes(8) + (3).to_bytes(2)
+
+
+class GatedGuest(direct.DirectGuest):
+    """A destination whose main channel stops before the first records.
+
+    :ivar held: set when it has stopped
+    :ivar opened: set it to let the main channel go on
+    :ivar side_bytes: what has passed on the other channels
+    """
+
+    def __init__(self, *args, **given):
+        super().__init__(*args, **given)
+        self.held = threading.Event()
+        self.opened = threading.Event()
+        self.side_bytes = 0
+        self._open = []
+
+    def qmp(self, command, /, **arguments):
+        result = super().qmp(command, **arguments)
+        if command == 'migrate-incoming':
+            path = self.migration_socket
+            real = path.with_suffix('.real')
+            path.rename(real)
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind(str(path))
+            listener.listen(16)
+            self._open.append(listener)
+            threading.Thread(target=self._accept, args=(listener, real),
+                             daemon=True).start()
+        return result
+
+    def destroy(self):
+        super().destroy()
+        self.opened.set()
+        for one in self._open:
+            _end(one)
+            one.close()
+        self._open = []
+
+    def _accept(self, listener, real):
+        main = True
+        while True:
+            try:
+                source, _ = listener.accept()
+            except OSError:
+                return
+            destination = socket.socket(socket.AF_UNIX)
+            destination.connect(str(real))
+            self._open += [source, destination]
+            forward = self._copy_main if main else self._copy_side
+            for copy, pair in ((forward, (source, destination)),
+                               (_copy, (destination, source))):
+                threading.Thread(target=_until_end, args=(copy, *pair),
+                                 daemon=True).start()
+            main = False
+
+    def _copy_main(self, reader, writer):
+        before = b''
+        while data := reader.recv(1 << 16):
+            if not self.held.is_set():
+                # the mark may be cut in two; its beginning is gone then
+                at = (before + data).find(RECORDS)
+                before, passed = (before + data)[1 - len(RECORDS):], before
+                if at >= 0:
+                    cut = max(0, at - len(passed))
+                    writer.sendall(data[:cut])
+                    data = data[cut:]
+                    self.held.set()
+                    self.opened.wait()
+            writer.sendall(data)
+
+    def _copy_side(self, reader, writer):
+        while data := reader.recv(1 << 16):
+            writer.sendall(data)
+            self.side_bytes += len(data)
+
+
+def _copy(reader, writer):
+    while data := reader.recv(1 << 16):
+        writer.sendall(data)
+
+
+def _until_end(copy, reader, writer):
+    try:
+        copy(reader, writer)
+        writer.shutdown(socket.SHUT_WR)
+    except OSError:
+        _end(reader)
+        _end(writer)
+
+
+def _end(one):
+    try:
+        one.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        # it has ended already
+        pass

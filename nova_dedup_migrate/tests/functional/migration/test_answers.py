@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers that arrive when the page is no longer what they are about."""
+
+from nova_dedup_migrate.tests.functional.migration import case
+from nova_dedup_migrate.tests.functional.migration import scripted
+
+PAGES = range(scripted.FIRST, scripted.FIRST + 8)
+OTHER = scripted.FIRST + 32
+LATE = 'answer-delay-us=700000'
+
+
+class StaleAnswerTest(case.MigrationCase):
+
+    def second_record(self, one, lost):
+        """Make a second record for each page before the first is answered.
+
+        :param lost: its bytes do not stay on the disk
+        """
+        for number, page in enumerate(PAGES):
+            sector = scripted.DATA + number * 8
+            one.guest.poke(page, 100)
+            one.guest.write(page, sector)
+            if lost:
+                one.guest.fill(OTHER, number + 1)
+                one.guest.write(OTHER, sector)
+        one.recorded(2 * len(PAGES))
+        self.assertEqual(0, one.figures().storage_pages,
+                         'the answers were too early')
+
+    def scenario(self, lost, source_inject=''):
+        one = self.begun(PAGES, inject=LATE, source_inject=source_inject)
+        one.recorded(len(PAGES))
+        one.fetched(len(PAGES))
+        self.second_record(one, lost)
+        if source_inject:
+            one.rounds()
+        else:
+            one.until(lambda: one.figures().outstanding == 0, 'answers')
+        return one.finish()
+
+    def test_acknowledged_then_recorded_again(self):
+        outcome = self.scenario(lost=False)
+        self.assert_right(outcome)
+        self.assertEqual(len(PAGES), outcome.source.storage_pages)
+        self.assertEqual(len(PAGES), outcome.source.superseded_pages)
+
+    def test_acknowledged_then_lost(self):
+        """The late acknowledgement must not count for the second."""
+        outcome = self.scenario(lost=True)
+        self.assert_right(outcome)
+        self.assertEqual(len(PAGES), outcome.source.nack_digest)
+
+    def test_acknowledged_then_lost_broken(self):
+        self.assert_wrong(self.scenario(lost=True,
+                                        source_inject='trust-acks'))
+
+    def test_refused_then_recorded_again(self):
+        """The late refusal must not drop the second record's hint."""
+        one = self.rig(inject=LATE)
+        one.boot()
+        one.read_pages(PAGES)
+        # the disk holds other bytes, the hints do not know
+        one.guest.fill(OTHER, 7)
+        one.source.track_dedup()
+        for number, _ in enumerate(PAGES):
+            one.guest.write(OTHER, scripted.DATA + number * 8)
+        one.migrate()
+        one.until(lambda: one.arrived().nack_digest >= len(PAGES), 'NACKs')
+        self.second_record(one, lost=False)
+        one.until(lambda: one.figures().outstanding == 0, 'answers')
+        outcome = one.finish()
+        self.assert_right(outcome)
+        # All eight were read again and so was the one that took the place
+        self.assertGreaterEqual(outcome.source.storage_pages, len(PAGES))
+
+    def test_never_answered(self):
+        one = self.begun(inject='no-answers')
+        one.fetched(len(case.PAGES))
+        outcome = one.finish()
+        self.assert_right(outcome)
+        self.assertEqual(len(case.PAGES), outcome.source.final_pages)
+
+    def test_never_answered_and_stolen(self):
+        one = self.begun(inject='no-answers', migration={'steal': True})
+        one.fetched(len(case.PAGES))
+        one.until(lambda: one.figures().outstanding == 0, 'stealing')
+        outcome = one.finish()
+        self.assert_right(outcome)
+        self.assertEqual(len(case.PAGES), outcome.source.stolen_pages)
