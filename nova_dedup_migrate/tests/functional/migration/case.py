@@ -9,6 +9,7 @@ from nova_dedup_migrate.tests.functional.migration import scripted
 
 #: Pages most tests use.
 PAGES = range(scripted.FIRST, scripted.FIRST + 32)
+ALL = range(scripted.FIRST, scripted.LAST + 1)
 
 
 class MigrationCase(base.TestCase):

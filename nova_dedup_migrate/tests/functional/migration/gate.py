@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A link whose main channel can be held up, the others not.
+"""A link whose main channel and whose others can be held up apart.
 
 TCP promises nothing about the order between connections.  So a multifd
 channel may be any time ahead of the main one; here it is on purpose.
@@ -19,19 +19,25 @@ class GatedGuest(direct.DirectGuest):
 
     :ivar held: set when it has stopped
     :ivar opened: set it to let the main channel go on
+    :ivar side_opened: set it to let the others send more than 64 KiB
     :ivar side_bytes: what has passed on the other channels
     """
+
+    side_free = 64 << 10
 
     def __init__(self, *args, **given):
         super().__init__(*args, **given)
         self.held = threading.Event()
         self.opened = threading.Event()
+        self.side_opened = threading.Event()
         self.side_bytes = 0
         self._open = []
 
     def qmp(self, command, /, **arguments):
         result = super().qmp(command, **arguments)
         if command == 'migrate-incoming':
+            for event in self.held, self.opened, self.side_opened:
+                event.clear()
             path = self.migration_socket
             real = path.with_suffix('.real')
             path.rename(real)
@@ -46,6 +52,7 @@ class GatedGuest(direct.DirectGuest):
     def destroy(self):
         super().destroy()
         self.opened.set()
+        self.side_opened.set()
         for one in self._open:
             _end(one)
             one.close()
@@ -84,9 +91,16 @@ class GatedGuest(direct.DirectGuest):
             writer.sendall(data)
 
     def _copy_side(self, reader, writer):
-        while data := reader.recv(1 << 16):
+        free = self.side_free
+        while data := reader.recv(min(1 << 16, max(free, 1))):
             writer.sendall(data)
             self.side_bytes += len(data)
+            if free > 0 and not self.side_opened.is_set():
+                free -= len(data)
+                if free <= 0:
+                    self.side_opened.wait()
+            else:
+                free = 1 << 16
 
 
 def _copy(reader, writer):

@@ -4,8 +4,8 @@
  * A boot sector in real mode: it needs no kernel and runs where only 16 and
  * 32 bit guests can.
  *
- * Commands come over COM2, 8 bytes: operation, argument, segment of a page
- * (16 bit), number (32 bit).  Each is answered by '!' or, if the disk
+ * Commands come over COM2, 10 bytes: operation, argument, segment and offset
+ * of a page (16 bit each), number (32 bit).  Each is answered by '!' or, if the disk
  * refuses, by '?'.  Between commands it fills the pages of a window with noise,
  * over and over: the hum.
  */
@@ -53,7 +53,7 @@ idle:
 
 command:
         mov     di, offset buffer
-        mov     cx, 8
+        mov     cx, 10
 1:
         call    get
         mov     [di], al
@@ -90,6 +90,8 @@ write:
 disk:
         mov     bx, [segment]
         mov     [packet_segment], bx
+        mov     bx, [offset_]
+        mov     [packet_offset], bx
         mov     ebx, [number]
         mov     [packet_sector], ebx
         mov     dl, [argument]
@@ -100,7 +102,7 @@ disk:
 /* Page full of [argument] */
 fill:
         mov     al, [argument]
-        xor     di, di
+        mov     di, [offset_]
         mov     cx, 4096
         rep     stosb
         clc
@@ -108,7 +110,8 @@ fill:
 
 /* Byte [number] of the page */
 poke:
-        mov     di, [number]
+        mov     di, [offset_]
+        add     di, [number]
         mov     al, [argument]
         mov     es:[di], al
         clc
@@ -147,7 +150,9 @@ put:
 
         .balign 4
 packet:                                 /* disk address packet, 8 sectors */
-        .word   16, 8, 0
+        .word   16, 8
+packet_offset:
+        .word   0
 packet_segment:
         .word   0
 packet_sector:
@@ -164,6 +169,8 @@ operation:
 argument:
         .byte   0
 segment:
+        .word   0
+offset_:
         .word   0
 number:
         .long   0

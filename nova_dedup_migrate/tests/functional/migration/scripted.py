@@ -19,6 +19,8 @@ PAGE = 4096
 SECTOR = 512
 #: Pages the guest may use: above its code, below the BIOS's own data.
 FIRST, LAST = 0x10, 0x6f
+#: More of them, just above 1 MiB, at the end of what real mode can reach
+HIGH = range(0x108, 0x10f)
 #: The window that changes all the time, so that no migration converges
 #: before it is let go.
 HUM_AT, HUM_PAGES = 0x70, 32
@@ -56,6 +58,13 @@ def write_disk(path, pages=512, seed=1, boot=True, data=DATA):
     return content
 
 
+def _address(page):
+    """Segment and offset of a page, also of those just above 1 MiB."""
+    if page < 0x100:
+        return page << 8, 0
+    return 0xffff, 0x10 + (page - 0x100) * PAGE
+
+
 class Refused(Exception):
     """The guest's disk refused a command."""
 
@@ -74,7 +83,7 @@ class Model:
         """Return the known pages that a RamImage has otherwise."""
         low = next(f for f in image.files if f.range.start == 0)
         with low.path.open('rb') as file:
-            ram = file.read((LAST + 1) * PAGE)
+            ram = file.read((HIGH[-1] + 1) * PAGE)
         return [page for page, content in sorted(self.pages.items())
                 if ram[page * PAGE:(page + 1) * PAGE] != content]
 
@@ -104,7 +113,8 @@ class Remote:
     def send(self, operation, argument=0, page=0, number=0):
         """Give a command without waiting for its answer."""
         self._socket.sendall(struct.pack(
-            '<cBHI', operation.encode(), argument, page << 8, number))
+            '<cBHHI', operation.encode(), argument, *_address(page),
+            number))
 
     def _do(self, *command):
         self.send(*command)

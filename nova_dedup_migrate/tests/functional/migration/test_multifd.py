@@ -50,28 +50,28 @@ class FetchedBecomesZeroTest(case.MigrationCase):
 class RecordsFirstTest(case.MigrationCase):
     """Content must not overtake the record of an earlier moment.
 
-    The records go first.  Then the guest changes their pages, and before
-    the scan has come round once the migration completes and sends them
-    on channels that are ahead of the main one.
+    The records go first.  Then the guest changes their pages while the
+    scan, held up, has not come to them yet.  The migration completes and
+    sends them on a channel that is ahead of the main one.
     """
 
     def scenario(self, source_inject='', **migration):
-        # Above all others, so that the scan comes to them last
-        pages = range(0x68, 0x70)
-        others = range(scripted.FIRST, 0x68)
         one = self.rig(kind=gate.GatedGuest, source_inject=source_inject)
-        one.boot()
-        one.read_pages(others, sector=2048)
-        one.source.track_dedup(False)       # these are content
+        one.boot(track=False)
+        # more content than the sockets' buffers hold, below the records
+        one.read_pages(case.ALL, sector=2048)
         one.source.track_dedup()
-        one.read_pages(pages)
-        one.migrate(max_bandwidth=64 << 10, **{**MULTIFD, **migration})
-        self.assertTrue(one.destination.held.wait(30), 'no records')
-        for page in pages:
+        one.read_pages(scripted.HIGH)
+        one.migrate(multifd_channels=1, **migration)
+        link = one.destination
+        self.assertTrue(link.held.wait(30), 'no records')
+        rig.wait_quiet(lambda: link.side_bytes)
+        for page in scripted.HIGH:
             one.guest.poke(page, 100)
         one.let_go()
-        rig.wait_quiet(lambda: one.destination.side_bytes)
-        one.destination.opened.set()
+        link.side_opened.set()
+        rig.wait_quiet(lambda: link.side_bytes, 1.0)
+        link.opened.set()
         return one.outcome()
 
     def test_plain(self):
