@@ -40,11 +40,11 @@ class MigrationCase(base.TestCase):
         given.setdefault('accel', self.accel)
         return rig.Rig(self, given.pop('binary', self.binary), **given)
 
-    def begun(self, pages=PAGES, migration=None, **given):
+    def begun(self, pages=PAGES, migration=None, step=8, **given):
         """Boot, read pages, begin to migrate; return the Rig."""
         one = self.rig(**given)
         one.boot()
-        one.read_pages(pages)
+        one.read_pages(pages, step=step)
         one.migrate(**(migration or {}))
         one.active()
         return one

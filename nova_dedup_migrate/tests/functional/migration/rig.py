@@ -111,10 +111,10 @@ class Rig:
         self.guest.hum()
         return self.guest
 
-    def read_pages(self, pages, drive=0, sector=scripted.DATA):
-        """Have the guest read pages, each from a place of its own."""
+    def read_pages(self, pages, drive=0, sector=scripted.DATA, step=8):
+        """Have the guest read pages, from step sectors further each."""
         for number, page in enumerate(pages):
-            self.guest.read(page, sector + number * 8, drive)
+            self.guest.read(page, sector + number * step, drive)
 
     def migrate(self, arm=True, copy='shared', steal=False, disks=(),
                 **given):

@@ -44,7 +44,7 @@ def boot_sector():
         return out.read_bytes()
 
 
-def write_disk(path, pages=512, seed=1, boot=True, data=DATA):
+def write_disk(path, pages=1100, seed=1, boot=True, data=DATA):
     """Make a raw image: random pages from sector data on.
 
     :returns: its content, a bytearray
