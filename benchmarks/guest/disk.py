@@ -26,6 +26,8 @@ MIB = 1 << 20
 _FIRST_SECTOR = 63
 _SECTOR = 512
 
+_SMALL_MIB = 48
+
 
 @dataclasses.dataclass(frozen=True)
 class DataDisk:
@@ -79,8 +81,9 @@ def _build_raw(work: Path, mib: int, seed: int, offset: int) -> None:
     pages = FILE_MIB * MIB // 4096
     run([work / 'fill', content, str(seed), str(files), str(pages)])
     (content / 'manifest').write_text(f'{seed} {files} {pages}\n')
-    # Inode tables, journal and bitmaps need some room beside the files.
-    size_mib = files * FILE_MIB * 65 // 64 + 24
+    # Inode tables, journal and bitmaps need some room beside the files,
+    # and so do the small files a guest may make.
+    size_mib = files * FILE_MIB * 65 // 64 + 24 + _SMALL_MIB
     image = work / 'disk.raw'
     options = 'lazy_itable_init=0,root_owner=0:0'
     if offset:
@@ -88,7 +91,7 @@ def _build_raw(work: Path, mib: int, seed: int, offset: int) -> None:
     run(
         ['/sbin/mke2fs', '-q', '-t', 'ext4', '-F', '-L', 'workload']
         + ['-m', '0', '-b', '4096', '-J', 'size=8', '-E', options]
-        + ['-O', '^resize_inode', '-N', str(files + 64)]
+        + ['-O', '^resize_inode', '-N', str(files + 256)]
         + ['-d', content, image, f'{size_mib}M']
     )
     with open(image, 'r+b') as disk:

@@ -24,6 +24,8 @@ _PROGRAM = (
     'boot.c',
     'files.c',
     'anon.c',
+    'small.c',
+    'direct.c',
     'channel.c',
     'worker.c',
 )

@@ -8,7 +8,14 @@ import dataclasses
 
 from benchmarks.guest.errors import GuestError
 
-MODES = ('idle', 'read', 'pagecache-writer', 'anon-writer', 'mixed')
+MODES = (
+    'idle',
+    'read',
+    'pagecache-writer',
+    'anon-writer',
+    'mixed',
+    'small-files',
+)
 
 #: Share of the guest's RAM that holds something, when a share is asked for.
 FILLED = 0.62

@@ -202,7 +202,8 @@ static void command(char *line)
         beat_ms = ms;
         channel_line("{\"type\":\"reply\",\"command\":\"beat\",\"ok\":true}");
     } else if (!strcmp(name, "start") || !strcmp(name, "stop") ||
-               !strcmp(name, "verify") || !strcmp(name, "drop")) {
+               !strcmp(name, "verify") || !strcmp(name, "drop") ||
+               !strcmp(name, "io")) {
         if (!worker_order(line)) {
             refuse(name, "busy");
         }

@@ -172,6 +172,11 @@ unsigned files_disks(void)
     return disk_count;
 }
 
+const char *files_disk_name(unsigned disk)
+{
+    return disk < disk_count ? disks[disk] : NULL;
+}
+
 static uint64_t start_of(const struct file *file, uint64_t page)
 {
     return pattern_start(file->seed, file->object, page,

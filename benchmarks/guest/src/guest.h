@@ -20,6 +20,8 @@
  *   pagecache-writer   rewrites file pages at the rate, verifies meanwhile
  *   anon-writer        rewrites anonymous pages, verifies meanwhile
  *   mixed              both writers in turn, together at the rate
+ *   small-files        creates, deletes, reads and appends to many small
+ *                      files, as PostMark does; rate limits what it writes
  *
  * Channel: one command a line in, one JSON object a line out.
  *   ping                           {"type":"reply","command":"ping",...}
@@ -29,6 +31,9 @@
  *                                  cached now; disk: every file, after
  *                                  writing back and dropping caches
  *   drop                           write back and drop caches
+ *   io seq|random MS               reads the first disk past the page cache
+ *                                  (O_DIRECT), 128 KiB in sequence or 4 KiB
+ *                                  at random: bytes, requests, us
  *   stat                           /proc/meminfo, in KiB
  *   beat MS                        a {"type":"beat"} line every MS (0: off),
  *                                  whose arrival times show the pause that
@@ -52,7 +57,9 @@
 #define MIB (UINT64_C(1) << 20)
 #define MAX_DISKS 8
 
-enum mode { IDLE, READ, PAGECACHE_WRITER, ANON_WRITER, MIXED, MODES };
+enum mode {
+    IDLE, READ, PAGECACHE_WRITER, ANON_WRITER, MIXED, SMALL_FILES, MODES
+};
 
 struct config {
     enum mode mode;
@@ -97,6 +104,7 @@ uint64_t files_total(void);
 uint64_t files_active(void);                    /* bytes that are cached */
 uint64_t files_count(void);
 unsigned files_disks(void);
+const char *files_disk_name(unsigned disk);
 uint64_t files_verify_some(uint64_t bytes);     /* of the active ones */
 uint64_t files_verify_all(bool active_only);
 uint64_t files_resident(void);
@@ -110,6 +118,15 @@ void anon_fill(void);
 uint64_t anon_verify_some(uint64_t bytes);
 uint64_t anon_verify_all(void);
 uint64_t anon_write_some(void);
+
+/* small.c: small files on the first disk */
+uint64_t small_some(uint64_t *read);            /* bytes written */
+uint64_t small_verify_all(void);
+void small_flush(void);
+
+/* direct.c */
+bool direct_read(bool random, uint64_t us, uint64_t *bytes,
+                 uint64_t *requests, uint64_t *took_us);
 
 /* channel.c */
 void channel_open(void);

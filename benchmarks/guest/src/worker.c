@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -82,6 +83,7 @@ static void drop(void)
     int fd;
 
     files_flush_all();
+    small_flush();
     fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
     if (fd < 0 || write(fd, "3", 1) != 1) {
         note_error("cannot drop caches");
@@ -101,11 +103,11 @@ static void verify(const char *words)
     }
     if (all || strstr(words, "cache")) {
         resident = files_resident();
-        cache = files_verify_all(true);
+        cache = files_verify_all(true) + small_verify_all();
     }
     if (all || strstr(words, "disk")) {
         drop();
-        disk = files_verify_all(false);
+        disk = files_verify_all(false) + small_verify_all();
     }
     channel_line("{\"type\":\"reply\",\"command\":\"verify\",\"ok\":true,"
                  "\"resident\":%llu,\"cache\":%llu,\"disk\":%llu,"
@@ -114,6 +116,26 @@ static void verify(const char *words)
                  (unsigned long long)disk, (unsigned long long)anon,
                  (unsigned long long)counters.errors,
                  counters.errors ? counters.error : "");
+}
+
+static void io(char *words)
+{
+    char *kind = strsep(&words, " ");
+    uint64_t ms = words ? strtoull(words, NULL, 10) : 0;
+    uint64_t bytes, requests, us;
+
+    if (!kind || (strcmp(kind, "seq") && strcmp(kind, "random")) ||
+        !ms || ms > 60000) {
+        reply("io", "seq or random, and 1 to 60000 ms");
+    } else if (!direct_read(kind[0] == 'r', ms * 1000, &bytes, &requests,
+                            &us)) {
+        reply("io", "the disk cannot be read");
+    } else {
+        channel_line("{\"type\":\"reply\",\"command\":\"io\",\"ok\":true,"
+                     "\"bytes\":%llu,\"requests\":%llu,\"us\":%llu}",
+                     (unsigned long long)bytes, (unsigned long long)requests,
+                     (unsigned long long)us);
+    }
 }
 
 static void obey(char *line)
@@ -129,6 +151,8 @@ static void obey(char *line)
     } else if (!strcmp(command, "drop")) {
         drop();
         reply("drop", NULL);
+    } else if (!strcmp(command, "io")) {
+        io(words);
     } else {
         verify(words ? words : "");
     }
@@ -146,6 +170,19 @@ static void step(void)
     uint64_t elapsed = now_us() - started_us, did = 0;
     static bool turn;
 
+    if (mode == SMALL_FILES) {
+        if (due(config.rate, counters.written - written_before, elapsed)) {
+            uint64_t read, wrote = small_some(&read);
+
+            counters.written += wrote;
+            counters.verified += read;
+            did += wrote + read;
+        }
+        if (!did) {
+            usleep(1000);
+        }
+        return;
+    }
     if (mode != READ &&
         due(config.rate, counters.written - written_before, elapsed)) {
         uint64_t wrote = 0;
@@ -209,6 +246,7 @@ static void *flush(void *unused)
     for (;;) {
         usleep(FLUSH_US);
         files_flush_some();
+        small_flush();
     }
     return unused;
 }
