@@ -5,6 +5,7 @@ import argparse
 import dataclasses
 from pathlib import Path
 
+from benchmarks import pacing
 from benchmarks.guest import disk
 from benchmarks.guest import workload as workloads
 from benchmarks.guest.errors import GuestError
@@ -15,29 +16,33 @@ from nova_dedup_migrate.hypervisor import spec
 STORAGES = ('shared', 'own', 'slow', 'failing')
 PEERS = ('none', 'source', 'destination')
 RUNS = ('stock', 'dedup')
-WRITERS = ('pagecache-writer', 'anon-writer', 'mixed')
+WRITERS = ('pagecache-writer', 'anon-writer', 'mixed', 'small-files')
 
 #: Memory sizes in MiB that are tried, in turn, when none is given.
 _MEMORY = (512, 768, 1024)
-#: KB/s at which the guest re-reads and verifies; faster would only take
-#: the processor from the migration.
-_READ_RATE = 200_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
     """The options, checked.
 
-    link: Mbit/s (10^6 bit), 0: unlimited; memory: MiB; duplicates: % of
-    the memory in use; write_rate, storage_rate: MB/s (10^6 B);
-    timeout: seconds after which a migration is cancelled.
+    link: Mbit/s (10^6 bit), 0: unlimited; start_link: Mbit/s of the first
+    round, see pacing.py, 0: all rounds at link; wire: Mbit/s that can
+    pass, whatever QEMU wants, 0: unlimited; memory: MiB; duplicates: % of
+    the memory in use; write_rate, read_rate, storage_rate: MB/s (10^6 B);
+    wss: MiB of anonymous memory that are written to, 0: all; timeout:
+    seconds after which a migration is cancelled.
     """
 
     link: float = 200.0
+    start_link: float = 0.0
+    wire: float = 0.0
     memory: int = 512
     duplicates: int = 70
     workload: str = 'read'
     write_rate: float = 11.0
+    read_rate: float = 200.0
+    wss: int = 0
     format: str = 'raw'
     layout: str = 'whole'
     device: str = 'virtio-blk'
@@ -57,7 +62,21 @@ class Options:
     @property
     def link_bytes_per_s(self) -> int | None:
         """Bytes per second, None for no limit."""
-        return int(self.link * 125_000) or None
+        return _bytes_per_s(self.link)
+
+    @property
+    def wire_bytes_per_s(self) -> int | None:
+        """Bytes per second, None for no limit."""
+        return _bytes_per_s(self.wire)
+
+    @property
+    def pacing(self) -> pacing.AdaptiveRate | None:
+        """What sets the rate of each round, None: QEMU alone."""
+        if not self.start_link:
+            return None
+        return pacing.AdaptiveRate(
+            int(self.start_link * 125_000), int(self.link * 125_000)
+        )
 
     def guest_workload(self) -> workloads.Workload:
         cache, anon = workloads.sizes_for_share(self.memory, self.duplicates)
@@ -65,14 +84,19 @@ class Options:
             mode=self.workload,
             cache=cache,
             anon=anon,
+            wss=self.wss or None,
             rate=int(self.write_rate * 1000),
-            readrate=_READ_RATE,
+            readrate=int(self.read_rate * 1000),
         )
 
     def migration(self) -> hypervisor_options.MigrationOptions:
         """How the hypervisor is told; OptionError if it cannot be."""
+        first = _bytes_per_s(self.start_link) or self.link_bytes_per_s
+        special: dict[str, object] = {}
+        if self.pacing is not None:
+            special = self.pacing.last_round()
         return hypervisor_options.MigrationOptions(
-            max_bandwidth=self.link_bytes_per_s,
+            max_bandwidth=first,
             max_postcopy_bandwidth=self.link_bytes_per_s,
             multifd_channels=self.multifd,
             multifd_compression=self.compression,
@@ -83,7 +107,12 @@ class Options:
             # It arrives paused, so that memory can be compared before
             # the guest changes it.
             paused=True,
+            **special,
         )
+
+
+def _bytes_per_s(mbit_per_s: float) -> int | None:
+    return int(mbit_per_s * 125_000) or None
 
 
 class _Parser(argparse.ArgumentParser):
@@ -135,7 +164,25 @@ def parser() -> argparse.ArgumentParser:
         result.add_argument('--' + name, help=help, **keywords)
 
     rate = _number(0, 1e6, float)
-    add('link', 'link rate, 0: unlimited', type=rate, metavar='Mbit/s')
+    add(
+        'link',
+        'rate QEMU is told to keep to, 0: unlimited',
+        type=rate,
+        metavar='Mbit/s',
+    )
+    add(
+        'start-link',
+        'rate of the first round; each next one goes at the rate the guest '
+        'writes at plus 50 Mbit/s, the last one at --link; 0: all at --link',
+        type=rate,
+        metavar='Mbit/s',
+    )
+    add(
+        'wire',
+        'rate the link itself can carry, 0: unlimited',
+        type=rate,
+        metavar='Mbit/s',
+    )
     add(
         'memory',
         "the guest's memory (default: 512, or as much as the share of "
@@ -153,6 +200,18 @@ def parser() -> argparse.ArgumentParser:
     )
     add('workload', 'what the guest does', choices=workloads.MODES)
     add('write-rate', "the writers' rate", type=rate, metavar='MB/s')
+    add(
+        'read-rate',
+        'rate at which the guest reads and verifies',
+        type=rate,
+        metavar='MB/s',
+    )
+    add(
+        'wss',
+        'anonymous memory the writers write to, 0: all of it',
+        type=_number(0, 65536),
+        metavar='MiB',
+    )
     add('format', 'format of the disk image', choices=disk.FORMATS)
     add(
         'layout',
@@ -244,6 +303,10 @@ def parse(arguments: list[str] | None = None):
         chosen.guest_workload()
     except (errors.OptionError, GuestError) as error:
         front.error(str(error))
+    if chosen.start_link > chosen.link:
+        front.error('--start-link cannot be more than --link')
+    if chosen.wire and not chosen.relay:
+        front.error('--wire is kept by the relay, without which it cannot be')
     if chosen.storage == 'own' and chosen.postcopy:
         # The mirror ends at the switch-over, which post-copy does not
         # pause at.

@@ -11,10 +11,34 @@ connections of a migration go through here:
 from pathlib import Path
 import socket
 import threading
+import time
 
 from nova_dedup_migrate.hypervisor import direct
 
 _CHUNK = 256 << 10
+#: Smaller where the rate is limited, so that no chunk takes long.
+_PACED_CHUNK = 32 << 10
+
+
+class Wire:
+    """Lets so many bytes a second through, for all connections together.
+
+    :param rate: bytes per second
+    """
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._free = 0.0
+        self._lock = threading.Lock()
+
+    def reserve(self, now: float, count: int) -> float:
+        """Seconds to wait before `count` bytes may be handed on."""
+        with self._lock:
+            self._free = max(self._free, now) + count / self._rate
+            return self._free - now
+
+    def take(self, count: int) -> None:
+        time.sleep(self.reserve(time.monotonic(), count))
 
 
 class Relay:
@@ -22,10 +46,16 @@ class Relay:
 
     One accept thread keeps the order of connections, which QEMU's
     channels depend on; two threads a connection copy.
+
+    :param rate: bytes per second the link can carry from source to
+        destination, None: as many as this machine can
     """
 
-    def __init__(self, path: Path, target: Path) -> None:
+    def __init__(
+        self, path: Path, target: Path, rate: int | None = None
+    ) -> None:
         self._target = str(target)
+        self._wire = Wire(rate) if rate else None
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
         self._listener.listen(64)
@@ -82,10 +112,13 @@ class Relay:
         index: int,
         count: list[int],
     ) -> None:
-        buffer = bytearray(_CHUNK)
+        wire = None if index else self._wire
+        buffer = bytearray(_PACED_CHUNK if wire else _CHUNK)
         view = memoryview(buffer)
         try:
             while got := reader.recv_into(buffer):
+                if wire is not None:
+                    wire.take(got)
                 writer.sendall(view[:got])
                 count[index] += got
             writer.shutdown(socket.SHUT_WR)
@@ -102,9 +135,11 @@ class RelayedGuest(direct.DirectGuest):
     """A destination whose incoming migration passes a Relay.
 
     :ivar relay: None until it listens for a migration
+    :ivar wire_rate: bytes per second that its link can carry, or None
     """
 
     relay: Relay | None = None
+    wire_rate: int | None = None
 
     def qmp(self, command, /, **arguments):
         result = super().qmp(command, **arguments)
@@ -113,7 +148,7 @@ class RelayedGuest(direct.DirectGuest):
             path = self.migration_socket
             real = path.with_suffix('.real')
             path.rename(real)
-            self.relay = Relay(path, real)
+            self.relay = Relay(path, real, self.wire_rate)
         return result
 
     def destroy(self):

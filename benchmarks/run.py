@@ -20,6 +20,7 @@ from benchmarks.guest import channel
 from benchmarks.guest import disk
 from benchmarks.guest import image
 from benchmarks.guest.errors import GuestFailed
+from benchmarks.pacing import AdaptiveRate
 from nova_dedup_migrate.hypervisor import base
 from nova_dedup_migrate.hypervisor import direct
 from nova_dedup_migrate.hypervisor import errors
@@ -29,7 +30,11 @@ from nova_dedup_migrate.hypervisor import spec
 
 CHANNEL = 'workload'
 _WATCH_S = 0.25
+#: Often enough to see each round of an adaptive rate begin.
+_PACED_WATCH_S = 0.05
 _POSTCOPY_AFTER_S = 2.0
+#: The longest pause that QEMU can be told to accept.
+_ANY_PAUSE_MS = 2_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,6 +192,8 @@ class Run:
             plan.directory / 'destination',
             plan.name + ' destination',
         )
+        if options.relay:
+            self._destination.wire_rate = options.wire_bytes_per_s
 
     def _boot(self) -> None:
         source = self._source
@@ -246,13 +253,16 @@ class Run:
         """Follow it to its end, doing what the options ask for."""
         begun = time.monotonic()
         postcopy = self._options.postcopy
+        pacing = self._options.pacing
         cancelled = False
         while True:
-            for now in migration.watch(_WATCH_S):
+            for now in migration.watch(_PACED_WATCH_S if pacing else _WATCH_S):
                 elapsed = time.monotonic() - begun
                 self._sample(elapsed, now)
                 if now.status != 'active':
                     continue
+                if pacing is not None:
+                    self._pace(migration, pacing, now)
                 if postcopy and elapsed > _POSTCOPY_AFTER_S:
                     postcopy = False
                     migration.start_postcopy()
@@ -265,6 +275,23 @@ class Run:
                 return now
             self._storage.switch_over(self._source, 30.0)
             migration.proceed()
+
+    def _pace(
+        self,
+        migration: base.Migration,
+        pacing: AdaptiveRate,
+        now: progress.Progress,
+    ) -> None:
+        """Set the rate of a round that has just begun."""
+        step = pacing.update(now.rounds, now.dirty_pages_per_s * now.page_size)
+        if step is None:
+            return
+        migration.set_rate(step.rate)
+        if step.last:
+            # Whatever the pause: QEMU may switch over now.
+            self._source.qmp(
+                'migrate-set-parameters', **{'downtime-limit': _ANY_PAUSE_MS}
+            )
 
     def _sample(self, elapsed: float, now: progress.Progress) -> None:
         link = self._link_bytes(now)

@@ -48,3 +48,18 @@ class RelayTest(base.TestCase):
         near, far = self.pair()
         far.close()
         self.assertEqual(b'', near.recv(1))
+
+
+class WireTest(base.TestCase):
+
+    def test_as_many_as_the_rate(self):
+        wire = relay.Wire(1000)
+        self.assertAlmostEqual(0.5, wire.reserve(100.0, 500))
+        # Someone else has the wire for another half second.
+        self.assertAlmostEqual(1.0, wire.reserve(100.0, 500))
+        self.assertAlmostEqual(0.9, wire.reserve(100.1, 0))
+
+    def test_idle_time_is_not_saved_up(self):
+        wire = relay.Wire(1000)
+        wire.reserve(100.0, 1000)
+        self.assertAlmostEqual(0.5, wire.reserve(200.0, 500))
