@@ -15,12 +15,20 @@ ARGS =
 .PHONY: help
 help: ## Show this list
 	@echo "Targets (options of the tool behind one: make TARGET ARGS=...):"
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' \
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' \
 	    $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: both ## Migrate a small guest twice, stock and deduplicated; compare
 	$(RUN) python -m benchmarks.demo $(ARGS)
+
+.PHONY: bench-shared-storage
+bench-shared-storage: both ## Measure against stock as the first paper does
+	$(RUN) python -m benchmarks.shared_storage $(ARGS)
+
+.PHONY: bench-overhead
+bench-overhead: both ## Measure what recording guest I/O costs
+	$(RUN) python -m benchmarks.overhead $(ARGS)
 
 .PHONY: test
 test: env ## Run all tests, style checks included
