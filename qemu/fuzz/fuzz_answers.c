@@ -12,7 +12,7 @@ static void see(void *opaque, uint32_t first, uint32_t count,
 {
     (void)opaque;
     if (!count || (uint64_t)first + count > UINT32_MAX ||
-        status > DEDUP_ANSWER_DROPPED) {
+        status > DEDUP_ANSWER_RESERVED) {
         abort();
     }
 }

@@ -41,7 +41,7 @@ void incoming_queue(DedupFetch *f, const DedupFetchRecord *recs, unsigned n)
 void incoming_answered(uint32_t id, DedupAnswer answer)
 {
     (void)id;
-    g_assert(answer <= DEDUP_ANSWER_DROPPED);
+    g_assert(answer <= DEDUP_ANSWER_RESERVED);
 }
 
 void dedup_fetch_stop(DedupFetch *f)

@@ -17,6 +17,12 @@ DedupInject dedup_inject;
 static DedupOutstanding o;
 static RAMBlock blocks[2];
 static DedupRam rams[2];
+
+void dedup_ram_free(DedupRam *dr)
+{
+    CHECK(false);                               /* none is unplugged then */
+}
+
 static bool dirty[2][PAGES];
 
 void ram_dedup_set_dirty(RAMBlock *rb, unsigned long page)
@@ -35,6 +41,7 @@ static void begin(void)
         rams[i].pages = PAGES;
         rams[i].ids = g_new0(uint32_t, PAGES);
         rams[i].direct = bitmap_new(PAGES);
+        rams[i].owed = bitmap_new(PAGES);
         rams[i].index = i;
         g_ptr_array_add(o.rams, &rams[i]);
     }
@@ -265,6 +272,38 @@ static void random_model(void)
     }
 }
 
+/* The guest said meanwhile that the page is free: its dirty bit is gone */
+static void owed_is_paid(void)
+{
+    uint64_t page;
+    uint32_t id;
+    int ram;
+
+    begin();
+    id = add(0, 7);
+    set_bit(7, rams[0].owed);
+    CHECK(settle(id, &ram, &page));             /* a NACK */
+    memset(dirty, 0, sizeof(dirty));
+    CHECK(dedup_outstanding_redirty(&o) == 0 && !dirty[0][7]);
+    dedup_outstanding_pay(&o);
+    CHECK(dirty[0][7] && !dirty[0][6] && !test_bit(7, rams[0].owed));
+    end();
+}
+
+/* Its RAM block was unplugged: nothing of it is touched */
+static void unplugged(void)
+{
+    begin();
+    CHECK(add(1, 3));
+    set_bit(3, rams[1].owed);
+    rams[1].gone = true;
+    CHECK(dedup_outstanding_redirty(&o) == 1);
+    dedup_outstanding_pay(&o);
+    CHECK(!dirty[1][3]);
+    rams[1].gone = false;                       /* not from the heap */
+    end();
+}
+
 int main(void)
 {
     RUN(answer);
@@ -275,5 +314,7 @@ int main(void)
     RUN(ids_end);
     RUN(many);
     RUN(random_model);
+    RUN(owed_is_paid);
+    RUN(unplugged);
     return test_status;
 }

@@ -93,6 +93,21 @@ static inline bool test_and_clear_bit(long nr, unsigned long *map)
     return was;
 }
 
+static inline void clear_bit(long nr, unsigned long *map)
+{
+    map[BIT_WORD(nr)] &= ~BIT_MASK(nr);
+}
+
+static inline unsigned long find_next_bit(const unsigned long *map,
+                                          unsigned long bits,
+                                          unsigned long at)
+{
+    while (at < bits && !test_bit(at, map)) {
+        at++;
+    }
+    return at;
+}
+
 static inline unsigned long *bitmap_new(long bits)
 {
     return g_new0(unsigned long, BIT_WORD(bits + 63));

@@ -56,12 +56,15 @@ bool dedup_source_save_page(RAMBlock *rb, unsigned long page);
 /* A record leaves no base for a delta; false only in a test that breaks it */
 bool dedup_source_drops_delta(void);
 
-/* Send what is batched.  Due before the bitmap is synchronised again. */
+/*
+ * Send what is batched.  Due before the bitmap is synchronised again, and
+ * before multifd's channels are.
+ */
 void dedup_source_flush(QEMUFile *f);
 
 /*
- * The scan found nothing dirty: wait a moment for answers, or choose
- * outstanding pages to send in full in the next iteration.  No lock held.
+ * The scan found nothing dirty: wait a moment for answers.  The next
+ * iterate() may send outstanding pages in full instead.  No lock held.
  */
 void dedup_source_idle(void);
 

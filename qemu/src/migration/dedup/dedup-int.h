@@ -103,6 +103,8 @@ typedef struct DedupRam {
     unsigned long *direct;      /* source: send in full, once */
     unsigned long *waiting;     /* source: in DedupDeferred */
     unsigned long *later;       /* source: a record when there is room */
+    unsigned long *owed;        /* source: a record went, nothing settled it */
+    bool gone;                  /* unplugged during the migration: no @rb */
     unsigned index;             /* in SETUP */
     QTAILQ_ENTRY(DedupRam) next;
 } DedupRam;
@@ -115,11 +117,18 @@ DedupRam *dedup_ram_get(RAMBlock *rb);          /* makes it, if migratable */
 DedupRam *dedup_ram_first(void);                /* under RCU or the BQL */
 DedupRam *dedup_ram_next(DedupRam *dr);
 void dedup_ram_make_all(void);
+void dedup_ram_free(DedupRam *dr);
+
+/* In an RCU critical section and with the dirty bitmap's mutex held */
+static inline void dedup_set_dirty(DedupRam *dr, uint64_t page)
+{
+    if (!qatomic_read(&dr->gone)) {
+        ram_dedup_set_dirty(dr->rb, page);
+    }
+}
 
 /* The disk's slot, made on demand; 0 when there are too many.  Any thread. */
 unsigned dedup_slot_of(BlockBackend *blk);
-/* Only to be compared: the backend may be gone */
-const BlockBackend *dedup_slot_blk(unsigned slot);
 
 void dedup_track(bool enable);                  /* BQL */
 bool dedup_tracking(void);

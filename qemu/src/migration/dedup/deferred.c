@@ -91,7 +91,7 @@ void dedup_deferred_review(DedupDeferred *d, int64_t now)
             g_array_index(d->queue, DeferredPage, kept++) = *p;
             continue;
         }
-        ram_dedup_set_dirty(p->dr->rb, p->page);
+        dedup_set_dirty(p->dr, p->page);
         if (h.word == p->word) {
             dedup_hint_drop(p->dr, p->page, h.word);
             set_bit(p->page, p->dr->direct);
@@ -114,7 +114,7 @@ uint64_t dedup_deferred_release(DedupDeferred *d)
         if (test_and_clear_bit(p->page, p->dr->waiting)) {
             d->count--;
             set_bit(p->page, p->dr->direct);
-            ram_dedup_set_dirty(p->dr->rb, p->page);
+            dedup_set_dirty(p->dr, p->page);
         }
     }
     g_array_set_size(d->queue, 0);

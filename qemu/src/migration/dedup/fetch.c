@@ -40,6 +40,7 @@
 #define READ_MAX        (1024 * 1024)
 #define GAP_MAX         (64 * 1024)
 #define DEPTH           16
+#define INFLIGHT_MIN    (256 * 1024)
 #define CHAIN_MAX       256
 #define RATE_NS         (100 * SCALE_MS)
 
@@ -69,6 +70,7 @@ struct DedupFetch {
     GArray *gen;                        /* DedupFetchRecord, sorted */
     unsigned at;                        /* the next of them */
     unsigned inflight;
+    uint64_t inflight_bytes;
     int64_t rate_mark;
     uint64_t rate_bytes;
 
@@ -258,7 +260,7 @@ static void coroutine_fn fetch_co(void *opaque)
     }
     if (buf) {
         ret = read_at(run->blk, run->start, len, buf);
-        account(f, start, len);
+        account(f, start, ret < 0 ? 0 : len);
     }
     for (unsigned i = 0; i < run->n; i++) {
         DedupFetchRecord *rec = &run->recs[i];
@@ -286,6 +288,7 @@ static void coroutine_fn fetch_co(void *opaque)
     qemu_vfree(buf);
     g_free(run);
     f->inflight--;
+    f->inflight_bytes -= len;
     kick(f);
     fetch_unref(f);
 }
@@ -301,6 +304,7 @@ static bool locate(DedupFetch *f, DedupFetchRecord *rec)
         rec->target = 0;
         rec->offset = guest;
     } else {
+        QEMU_LOCK_GUARD(&f->lock);
         e = dedup_extents_find(&d->extents, guest, DEDUP_PAGE_SIZE);
         if (!e) {
             return false;
@@ -325,20 +329,15 @@ static int by_place(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* False: nothing is waiting */
+/* False: nothing is waiting.  The lock is not held long: records come in. */
 static bool next_generation(DedupFetch *f)
 {
     unsigned kept = 0;
+    GArray *t = f->gen;
 
     g_array_set_size(f->gen, 0);
     f->at = 0;
-    QEMU_LOCK_GUARD(&f->lock);
-    if (!f->inbox->len) {
-        return false;
-    }
-    {
-        GArray *t = f->gen;
-
+    WITH_QEMU_LOCK_GUARD(&f->lock) {
         f->gen = f->inbox;
         f->inbox = t;
     }
@@ -355,7 +354,19 @@ static bool next_generation(DedupFetch *f)
     }
     g_array_set_size(f->gen, kept);
     qsort(f->gen->data, kept, sizeof(DedupFetchRecord), by_place);
-    return true;
+    return kept > 0;
+}
+
+/*
+ * Bytes to read at once: what storage delivered lately in a tenth of a
+ * second.  A device with an IOThread drains its node when the guest starts,
+ * and so waits for reads under way.
+ */
+static uint64_t inflight_max(DedupFetch *f)
+{
+    uint64_t rate = qatomic_read(&f->rate);
+
+    return rate ? MAX(rate / 10, INFLIGHT_MIN) : DEPTH * READ_MAX;
 }
 
 /* What to read next, or NULL */
@@ -363,7 +374,7 @@ static FetchRun *next_run(DedupFetch *f)
 {
     DedupFetchRecord *rec;
     unsigned first, n = 1;
-    uint64_t end;
+    uint64_t end, max = MIN(READ_MAX, inflight_max(f));
     FetchRun *run;
 
     for (;;) {
@@ -387,7 +398,7 @@ static FetchRun *next_run(DedupFetch *f)
 
         if (next->disk != rec->disk || next->target != rec->target ||
             next->offset > end + GAP_MAX ||
-            next->offset + DEDUP_PAGE_SIZE - rec->offset > READ_MAX) {
+            next->offset + DEDUP_PAGE_SIZE - rec->offset > max) {
             break;
         }
         end = MAX(end, next->offset + DEDUP_PAGE_SIZE);
@@ -416,8 +427,9 @@ static void pump_bh(void *opaque)
     qatomic_set(&f->kicked, false);
     smp_mb();                   /* pairs with kick(): no wake-up is lost */
     while (!qatomic_read(&f->stopped) && f->inflight < DEPTH &&
-           (run = next_run(f))) {
+           f->inflight_bytes < inflight_max(f) && (run = next_run(f))) {
         f->inflight++;
+        f->inflight_bytes += run->end - run->start;
         fetch_ref(f);
         qemu_coroutine_enter(qemu_coroutine_create(fetch_co, run));
     }
@@ -529,6 +541,24 @@ static void open_shared(FetchDisk *d, BlockBackend *dev)
     }
 }
 
+/*
+ * Activating an inactive node makes its format forget its metadata under
+ * whatever read is under way, and we do not wait for reads at the switch-over.
+ * A mirror's target is active from the start; raw has nothing to forget.
+ */
+static bool own_is_safe(BlockDriverState *bs)
+{
+    GRAPH_RDLOCK_GUARD_MAINLOOP();
+
+    for (; bs; bs = bdrv_filter_or_cow_bs(bs)) {
+        if ((bs->open_flags & BDRV_O_INACTIVE) && !bs->drv->is_filter &&
+            strcmp(bs->drv->format_name, "raw") && !bs->drv->protocol_name) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void open_bh(void *opaque)
 {
     static unsigned serial;
@@ -557,10 +587,14 @@ static void open_bh(void *opaque)
             continue;
         }
         d->slot = dedup_slot_of(dev);
-        if (d->copy == DEDUP_COPY_OWN) {
+        if (d->copy == DEDUP_COPY_SHARED) {
+            open_shared(d, dev);
+        } else if (own_is_safe(blk_bs(dev))) {
             open_target(d, 0, blk_bs(dev));
         } else {
-            open_shared(d, dev);
+            warn_report("dedup: the own copy of %s is neither raw nor the "
+                        "target of a mirror; its pages come from the source",
+                        d->path);
         }
     }
     f->rate_mark = qemu_clock_get_ns(QEMU_CLOCK_REALTIME);

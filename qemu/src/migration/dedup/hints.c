@@ -36,7 +36,7 @@ static struct {
     Stat64 memory;
 } hints;
 
-static void dedup_ram_free(DedupRam *dr)
+void dedup_ram_free(DedupRam *dr)
 {
     for (size_t i = 0; i < dr->nchunks; i++) {
         uint64_t *chunk = dr->chunks[i];
@@ -56,6 +56,7 @@ static void dedup_ram_free(DedupRam *dr)
     g_free(dr->direct);
     g_free(dr->waiting);
     g_free(dr->later);
+    g_free(dr->owed);
     g_free(dr);
 }
 
@@ -113,7 +114,12 @@ static void ram_removed(RAMBlockNotifier *n, void *host, size_t size,
         if (dr->host == host) {
             QTAILQ_REMOVE_RCU(&hints.rams, dr, next);
             qatomic_set(&dr->rb->dedup, NULL);
-            call_rcu(dr, dedup_ram_free, rcu);
+            if (dr->ids) {
+                /* A migration uses it and will free it; not dr->rb, though */
+                qatomic_set(&dr->gone, true);
+            } else {
+                call_rcu(dr, dedup_ram_free, rcu);
+            }
             return;
         }
     }
@@ -147,11 +153,6 @@ unsigned dedup_slot_of(BlockBackend *blk)
     hints.slots[hints.nslots + 1] = blk;
     qatomic_store_release(&hints.nslots, hints.nslots + 1);
     return hints.nslots;
-}
-
-const BlockBackend *dedup_slot_blk(unsigned slot)
-{
-    return slot <= DEDUP_MAX_SLOTS ? hints.slots[slot] : NULL;
 }
 
 static uint64_t *hint_at(DedupRam *dr, uint64_t page, bool make)

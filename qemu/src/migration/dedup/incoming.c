@@ -303,6 +303,9 @@ static int load_extents(const uint8_t *buf, size_t len)
     DedupExtent e;
 
     dedup_reader_init(&r, buf, len);
+    if (in.refuse) {
+        return 0;
+    }
     disk = dedup_get_be(&r, 2);
     n = dedup_get_be(&r, 2);
     if (r.bad || disk >= dedup_fetch_disks(in.fetch) ||

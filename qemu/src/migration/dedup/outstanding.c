@@ -40,10 +40,15 @@ void dedup_outstanding_free(DedupOutstanding *o)
         g_free(dr->direct);
         g_free(dr->waiting);
         g_free(dr->later);
+        g_free(dr->owed);
         dr->ids = NULL;
         dr->direct = NULL;
         dr->waiting = NULL;
         dr->later = NULL;
+        dr->owed = NULL;
+        if (dr->gone) {
+            dedup_ram_free(dr);
+        }
     }
     g_clear_pointer(&o->rams, g_ptr_array_unref);
     g_clear_pointer(&o->chunks, g_ptr_array_unref);
@@ -116,7 +121,7 @@ uint64_t dedup_outstanding_steal(DedupOutstanding *o, uint64_t n)
 
         if (dr) {
             set_bit(page, dr->direct);
-            ram_dedup_set_dirty(dr->rb, page);
+            dedup_set_dirty(dr, page);
             stolen++;
         }
     }
@@ -135,4 +140,18 @@ uint64_t dedup_outstanding_redirty(DedupOutstanding *o)
     dedup_outstanding_steal(o, UINT64_MAX);
     assert(o->count == 0);
     return n;
+}
+
+void dedup_outstanding_pay(DedupOutstanding *o)
+{
+    for (unsigned i = 0; i < o->rams->len && !dedup_inject.no_redirty; i++) {
+        DedupRam *dr = g_ptr_array_index(o->rams, i);
+        uint64_t page = 0;
+
+        while ((page = find_next_bit(dr->owed, dr->pages, page)) <
+               dr->pages) {
+            clear_bit(page, dr->owed);
+            dedup_set_dirty(dr, page);
+        }
+    }
 }

@@ -41,4 +41,10 @@ uint64_t dedup_outstanding_steal(DedupOutstanding *o, uint64_t n);
 /* Make all of them dirty; how many it were */
 uint64_t dedup_outstanding_redirty(DedupOutstanding *o);
 
+/*
+ * Make every page dirty for which the destination still expects content: the
+ * guest may have said meanwhile that it is free, which clears dirty bits.
+ */
+void dedup_outstanding_pay(DedupOutstanding *o);
+
 #endif

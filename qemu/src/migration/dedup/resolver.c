@@ -20,12 +20,14 @@
 #include "qemu/bitmap.h"
 #include "qemu/coroutine.h"
 #include "qemu/lockable.h"
+#include "qemu/timer.h"
 #include "system/block-backend.h"
 #include "dedup-int.h"
 
 #define GRAIN_BITS      16              /* unit of what is to be done */
 #define STEP_MAX        (1LL << 30)     /* bytes asked for at once */
-#define STEPS_A_TURN    32
+#define STEPS_A_TURN    8
+#define PAUSE_NS        (100 * SCALE_US)
 
 struct DedupResolver {
     BlockBackend *blk;
@@ -39,6 +41,17 @@ struct DedupResolver {
     unsigned ref;                       /* owner, coroutine */
 };
 
+static void resolver_free_bh(void *opaque)
+{
+    DedupResolver *r = opaque;
+
+    blk_unref(r->blk);
+    qemu_mutex_destroy(&r->lock);
+    g_array_free(r->found, true);
+    g_free(r->todo);
+    g_free(r);
+}
+
 static void resolver_unref(DedupResolver *r)
 {
     bool last;
@@ -47,10 +60,7 @@ static void resolver_unref(DedupResolver *r)
         last = --r->ref == 0;
     }
     if (last) {
-        qemu_mutex_destroy(&r->lock);
-        g_array_free(r->found, true);
-        g_free(r->todo);
-        g_free(r);
+        aio_bh_schedule_oneshot(qemu_get_aio_context(), resolver_free_bh, r);
     }
 }
 
@@ -143,6 +153,25 @@ static void resolver_done(DedupResolver *r, uint64_t grain, int64_t end)
     }
 }
 
+static bool coroutine_fn quiesced(DedupResolver *r)
+{
+    BlockDriverState *bs;
+
+    GRAPH_RDLOCK_GUARD();
+    bs = blk_bs(r->blk);
+    return bs && qatomic_read(&bs->quiesce_counter);
+}
+
+/* Let others have their turn; a drain must not wait for all that is left */
+static void coroutine_fn resolver_give_way(DedupResolver *r)
+{
+    blk_dec_in_flight(r->blk);
+    do {
+        qemu_co_sleep_ns(QEMU_CLOCK_REALTIME, PAUSE_NS);
+    } while (quiesced(r) && !qatomic_read(&r->quit));
+    blk_inc_in_flight(r->blk);
+}
+
 static void coroutine_fn resolver_co(void *opaque)
 {
     DedupResolver *r = opaque;
@@ -181,9 +210,7 @@ static void coroutine_fn resolver_co(void *opaque)
         resolver_done(r, grain + 1, offset);
         grain++;
         if (++steps % STEPS_A_TURN == 0) {
-            aio_co_schedule(qemu_get_current_aio_context(),
-                            qemu_coroutine_self());
-            qemu_coroutine_yield();
+            resolver_give_way(r);
         }
     }
     blk_dec_in_flight(r->blk);
@@ -247,6 +274,7 @@ DedupResolver *dedup_resolver_new(BlockBackend *blk, unsigned slot)
     qemu_mutex_init(&r->lock);
     r->ref = 1;
     r->blk = blk;
+    blk_ref(blk);
     r->found = g_array_new(false, false, sizeof(DedupExtent));
     r->length = MAX(0, blk_getlength(blk));
     r->grains = DIV_ROUND_UP(r->length, 1ULL << GRAIN_BITS);

@@ -8,6 +8,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/bitmap.h"
 #include "qemu/lockable.h"
 #include "source-int.h"
 #include "trace.h"
@@ -48,6 +49,7 @@ void dedup_source_rp_message(const uint8_t *buf, size_t len)
         switch (buf[0]) {
         case DEDUP_MESSAGE_HELLO:
             src.hello = true;
+            src.peer_version = buf[1] << 8 | buf[2];
             break;
         case DEDUP_MESSAGE_ANSWERS:
             /* What was decoded before an error is harmless: rule 2 */
@@ -71,6 +73,7 @@ static void take_answer(uint32_t id, DedupAnswer status)
         return;                         /* superseded or stolen meanwhile */
     }
     if (status == DEDUP_ANSWER_OK) {
+        clear_bit(page, dr->owed);
         src.fig.storage_pages++;
         return;
     }
@@ -92,7 +95,7 @@ static void take_answer(uint32_t id, DedupAnswer status)
         }
         dedup_hint_drop(dr, page, h.word);
     }
-    ram_dedup_set_dirty(dr->rb, page);
+    dedup_set_dirty(dr, page);
 }
 
 void source_take_answers(void)

@@ -109,7 +109,7 @@ static void disk_prepare(BlockBackend *blk)
     blk_ref(blk);
     d->path = path;
     d->copy = copy;
-    d->length = blk_getlength(blk);
+    d->length = MAX(0, blk_getlength(blk));
     if (copy == DEDUP_COPY_SHARED) {
         d->resolver = dedup_resolver_new(blk, slot);
     }
@@ -147,11 +147,14 @@ static void source_prepare(void)
         dr->direct = bitmap_try_new(dr->pages);
         dr->waiting = bitmap_try_new(dr->pages);
         dr->later = bitmap_try_new(dr->pages);
-        if (!dr->ids || !dr->direct || !dr->waiting || !dr->later) {
+        dr->owed = bitmap_try_new(dr->pages);
+        if (!dr->ids || !dr->direct || !dr->waiting || !dr->later ||
+            !dr->owed) {
             g_clear_pointer(&dr->ids, g_free);
             g_clear_pointer(&dr->direct, g_free);
             g_clear_pointer(&dr->waiting, g_free);
             g_clear_pointer(&dr->later, g_free);
+            g_clear_pointer(&dr->owed, g_free);
             continue;
         }
         dr->index = src.out.rams->len;
@@ -162,7 +165,7 @@ static void source_prepare(void)
     for (BlockBackend *b = blk_all_next(NULL); b; b = blk_all_next(b)) {
         disk_prepare(b);
     }
-    src.running = src.announced = src.idle = src.pass_done = false;
+    src.running = src.idle = src.pass_done = false;
     src.started_us = 0;
     src.pass_ram = 0;
     src.pass_page = 0;
@@ -206,7 +209,8 @@ static int source_notify(NotifierWithReturn *n, MigrationEvent *e,
         if (src.state == DEDUP_SOURCE_STATE_ARMED) {
             source_prepare();
         }
-    } else if (src.state != DEDUP_SOURCE_STATE_IDLE) {
+    } else if (src.prepared || src.state == DEDUP_SOURCE_STATE_DONE) {
+        /* Not when armed: then it was another migration that has ended */
         source_release();
     }
     return 0;
@@ -246,6 +250,15 @@ void dedup_source_disarm(void)
                                            DEDUP_SOURCE_STATE_ACTIVE,
                                            DEDUP_SOURCE_STATE_DRAINING);
 
+    if (was == DEDUP_SOURCE_STATE_NEGOTIATING) {
+        was = qatomic_cmpxchg(&src.state, was, DEDUP_SOURCE_STATE_DONE);
+        if (was == DEDUP_SOURCE_STATE_NEGOTIATING) {
+            source_set_reason("disarmed during the migration");
+            return;
+        }
+        was = qatomic_cmpxchg(&src.state, DEDUP_SOURCE_STATE_ACTIVE,
+                              DEDUP_SOURCE_STATE_DRAINING);
+    }
     if (was == DEDUP_SOURCE_STATE_ACTIVE) {
         source_set_reason("disarmed during the migration");
     } else if (was == DEDUP_SOURCE_STATE_ARMED) {

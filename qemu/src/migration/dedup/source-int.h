@@ -44,7 +44,6 @@ typedef struct DedupSource {
     /* Migration thread, from prepare() to release() */
     bool prepared;
     bool running;                       /* HELLO came, not finished yet */
-    bool announced;                     /* SETUP went out */
     bool idle;                          /* the last scan found nothing */
     int64_t started_us;
     uint8_t key[DEDUP_KEY_LEN];
@@ -69,6 +68,7 @@ typedef struct DedupSource {
     QemuSemaphore wake;
     GArray *inbox;                      /* Answer */
     bool listening, hello, pong;
+    unsigned peer_version;
     uint64_t peer_backlog, peer_rate;
 
     /* Figures; peer and zero pages are QEMU's own until the end */

@@ -85,13 +85,16 @@ void source_send_extents(QEMUFile *f)
             unsigned n = MIN(found.n - at, DEDUP_WIRE_MAX_EXTENTS);
             g_autofree uint8_t *buf =
                 g_malloc(4 + n * DEDUP_WIRE_EXTENT_LEN);
-            uint8_t *p = dedup_put_be(buf, i, 2);
+            uint8_t *p = dedup_put_be(buf, i, 2) + 2;
+            unsigned sent = 0;
 
-            p = dedup_put_be(p, n, 2);
             for (unsigned k = at; k < at + n; k++) {
-                dedup_extents_add(&d->extents, &found.e[k]);
-                p = dedup_put_extent(p, &found.e[k]);
+                if (dedup_extents_add(&d->extents, &found.e[k])) {
+                    p = dedup_put_extent(p, &found.e[k]);
+                    sent++;
+                }
             }
+            dedup_put_be(buf + 2, sent, 2);
             send_element(f, DEDUP_ELEMENT_EXTENTS, buf, p - buf);
         }
         dedup_extents_free(&found);
@@ -141,7 +144,7 @@ void source_take_later(uint64_t n)
                (page = find_next_bit(dr->later, dr->pages, page)) <
                dr->pages) {
             clear_bit(page, dr->later);
-            ram_dedup_set_dirty(dr->rb, page);
+            dedup_set_dirty(dr, page);
             src.later--;
             n--;
         }
@@ -155,8 +158,7 @@ static Sent try_record(DedupRam *dr, uint64_t page)
     SourceDisk *d;
     DedupRecord *rec;
 
-    if (src.closing || test_and_clear_bit(page, dr->direct) ||
-        !dedup_hint_get(dr, page, &h) || !src.disk_of_slot[h.slot]) {
+    if (src.closing || !dedup_hint_get(dr, page, &h) || !src.disk_of_slot[h.slot]) {
         return SENT_NOT;
     }
     if (h.fingerprint && h.fingerprint != dedup_fingerprint(host)) {
@@ -220,12 +222,18 @@ bool dedup_source_save_page(RAMBlock *rb, unsigned long page)
     if (src.later && test_and_clear_bit(page, dr->later)) {
         src.later--;
     }
-    if (src.state == DEDUP_SOURCE_STATE_ACTIVE) {
+    if (!test_and_clear_bit(page, dr->direct) &&
+        src.state == DEDUP_SOURCE_STATE_ACTIVE) {
         sent = try_record(dr, page);
     }
     src.fig.superseded_pages += was;
     if (sent != SENT_RECORD) {
         dedup_outstanding_supersede(&src.out, dr, page);
+    }
+    if (sent == SENT_RECORD) {
+        set_bit(page, dr->owed);
+    } else if (sent == SENT_NOT) {
+        clear_bit(page, dr->owed);
     }
     if (sent != SENT_LATER) {
         dedup_deferred_done(&src.deferred, dr, page, sent == SENT_RECORD);

@@ -103,6 +103,12 @@ static bool negotiate(QEMUFile *f)
         source_set_state(DEDUP_SOURCE_STATE_DONE);
         return false;
     }
+    if (src.peer_version != DEDUP_WIRE_VERSION) {
+        source_set_reason("the destination speaks version %u of the protocol",
+                          src.peer_version);
+        source_set_state(DEDUP_SOURCE_STATE_DONE);
+        return false;
+    }
     if (resolvers_busy() && waited < HELLO_WAIT_US + RESOLVE_WAIT_US) {
         wait_answers(1000);
         return true;
@@ -113,7 +119,11 @@ static bool negotiate(QEMUFile *f)
         return false;
     }
     src.running = true;
-    source_set_state(DEDUP_SOURCE_STATE_ACTIVE);
+    if (qatomic_cmpxchg(&src.state, DEDUP_SOURCE_STATE_NEGOTIATING,
+                        DEDUP_SOURCE_STATE_ACTIVE) !=
+        DEDUP_SOURCE_STATE_NEGOTIATING) {
+        src.running = false;            /* disarmed meanwhile */
+    }
     return false;
 }
 
@@ -129,10 +139,10 @@ static bool first_pass(QEMUFile *f)
     while (src.pass_ram < src.out.rams->len &&
            src.state == DEDUP_SOURCE_STATE_ACTIVE) {
         DedupRam *dr = g_ptr_array_index(src.out.rams, src.pass_ram);
-        uint64_t end = dr->rb->used_length >> DEDUP_PAGE_BITS;
 
         src.pass_page = dedup_hint_next(dr, src.pass_page);
-        if (src.pass_page >= end) {
+        if (qatomic_read(&dr->gone) ||
+            src.pass_page >= dr->rb->used_length >> DEDUP_PAGE_BITS) {
             src.pass_ram++;
             src.pass_page = 0;
             continue;
@@ -144,7 +154,7 @@ static bool first_pass(QEMUFile *f)
         }
         if (ram_dedup_take_dirty(dr->rb, src.pass_page) &&
             !dedup_source_save_page(dr->rb, src.pass_page)) {
-            ram_dedup_set_dirty(dr->rb, src.pass_page);
+            dedup_set_dirty(dr, src.pass_page);
         }
         src.pass_page++;
     }
@@ -250,6 +260,7 @@ void dedup_source_finish(void)
     source_take_later(UINT64_MAX);
     dedup_deferred_release(&src.deferred);
     src.fig.final_pages += dedup_outstanding_redirty(&src.out);
+    dedup_outstanding_pay(&src.out);
     src.running = false;
     source_set_state(DEDUP_SOURCE_STATE_DONE);
     trace_dedup_source_finish(src.fig.final_pages);

@@ -56,8 +56,12 @@
  * varint: 7 bits a byte, least significant first, high bit: more follows;
  * at most 10 bytes.  zigzag: signed as varint.
  *
- * Versioning: a destination that does not know SETUP's version answers every
- * record with DEDUP_ANSWER_IO; the source then goes on without records.
+ * A record that newer content or a newer record replaced gets no answer: the
+ * source knows.
+ *
+ * Versioning: HELLO says what the destination speaks; a source that does not
+ * sends nothing.  A destination that does not know SETUP's version answers
+ * every record with DEDUP_ANSWER_IO.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -95,7 +99,7 @@ typedef enum DedupAnswer {
     DEDUP_ANSWER_OK = 0,        /* read, proven, placed */
     DEDUP_ANSWER_DIGEST = 1,    /* storage holds other bytes */
     DEDUP_ANSWER_IO = 2,        /* could not be read */
-    DEDUP_ANSWER_DROPPED = 3,   /* newer content arrived meanwhile */
+    DEDUP_ANSWER_RESERVED = 3,
 } DedupAnswer;
 
 /* Which node, at a depth of the backing chain, an extent lies in */
