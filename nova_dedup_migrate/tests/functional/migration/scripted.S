@@ -39,7 +39,7 @@ idle:
         mov     es, bx
         xor     di, di
         mov     eax, [noise]
-        mov     bp, 1024
+        mov     bp, [hum_words]
 2:
         imul    eax, eax, 1664525
         add     eax, 1013904223
@@ -117,8 +117,10 @@ poke:
         clc
         jmp     done
 
-/* Window of [argument] pages */
+/* Window of [argument] pages, [number] double words of each */
 hum:
+        mov     ax, [number]
+        mov     [hum_words], ax
         mov     ax, [segment]
         mov     [hum_at], ax
         movzx   ax, byte ptr [argument]
@@ -160,6 +162,8 @@ packet_sector:
 hum_at:
         .word   0
 hum_pages:
+        .word   0
+hum_words:
         .word   0
 noise:
         .long   1

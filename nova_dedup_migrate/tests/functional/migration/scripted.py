@@ -147,6 +147,9 @@ class Remote:
         content[offset] = byte
         self.model.pages[page] = bytes(content)
 
-    def hum(self, pages=HUM_PAGES):
-        """Fill so many pages with noise all the time, 0: stop."""
-        self._do('h', pages, HUM_AT)
+    def hum(self, pages=HUM_PAGES, words=PAGE // 4):
+        """Write noise into so many pages all the time, 0: stop.
+
+        :param words: of 32 bits, at the beginning of each page
+        """
+        self._do('h', pages, HUM_AT, words)

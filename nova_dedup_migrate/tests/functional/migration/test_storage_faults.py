@@ -23,7 +23,7 @@ class StorageFaultsTest(case.MigrationCase):
             {'driver': 'raw', 'node-name': 'disk0-format',
              'file': 'disk0-filter'}))]
 
-    def failing(self, first=0, count=len(PAGES)):
+    def failing(self, first=0, count=32):
         """Errors for the sectors of some pages."""
         return self.behind('blkdebug', **{'inject-error': [
             {'event': 'none', 'iotype': 'read', 'errno': 5,
