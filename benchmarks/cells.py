@@ -62,7 +62,7 @@ APPLICATIONS = {
         'write_rate': 12,
         'read_rate': 12,
     },
-    'File I/O II': {'workload': 'small-files', 'write_rate': 8},
+    'File I/O II': {'workload': 'small-files', 'write_rate': 12},
 }
 
 

@@ -21,7 +21,8 @@
  *   anon-writer        rewrites anonymous pages, verifies meanwhile
  *   mixed              both writers in turn, together at the rate
  *   small-files        creates, deletes, reads and appends to many small
- *                      files, as PostMark does; rate limits what it writes
+ *                      files, as PostMark does; the rate is of both reading
+ *                      and writing
  *
  * Channel: one command a line in, one JSON object a line out.
  *   ping                           {"type":"reply","command":"ping",...}

@@ -143,7 +143,7 @@ uint64_t small_some(uint64_t *read)
     }
     if (!pool[i].serial) {
         wrote += create(i);
-    } else if (serials > POOL) {
+    } else if (serials >= POOL) {
         delete(i);
     }
     i = below(POOL);

@@ -171,7 +171,10 @@ static void step(void)
     static bool turn;
 
     if (mode == SMALL_FILES) {
-        if (due(config.rate, counters.written - written_before, elapsed)) {
+        uint64_t handled = counters.written - written_before +
+                           counters.verified - verified_before;
+
+        if (due(config.rate, handled, elapsed)) {
             uint64_t read, wrote = small_some(&read);
 
             counters.written += wrote;

@@ -103,6 +103,24 @@ class GuestTest(base.TestCase):
         stat = talk.command('stat')
         self.assertGreaterEqual(stat['Cached'], MIB << 10)
 
+    def test_small_files(self):
+        _, talk = self.boot([self.make_disk()], mode='small-files')
+        self.eventually(lambda: talk.wait_report().written > 40 << 20,
+                        '40 MiB of small files')
+        talk.command('stop')
+        reply = talk.verify('disk')
+        self.assertEqual(0, reply['errors'], reply['error'])
+        self.assertGreater(reply['disk'], MIB << 20)
+
+    def test_reads_its_disk_directly(self):
+        _, talk = self.boot([self.make_disk()])
+        for kind, size in (('seq', 128 << 10), ('random', 4 << 10)):
+            reply = talk.command(f'io {kind} 200')
+            self.assertEqual(size * reply['requests'], reply['bytes'])
+            self.assertGreaterEqual(reply['us'], 200_000)
+        for wrong in ('io', 'io seq', 'io seq 0', 'io up 100'):
+            self.assertRaises(channel.GuestFailed, talk.command, wrong)
+
     def test_powers_off(self):
         guest, talk = self.boot([self.make_disk()])
         talk.command('poweroff')
