@@ -18,6 +18,9 @@ from nova_dedup_migrate.hypervisor import direct
 _CHUNK = 256 << 10
 #: Smaller where the rate is limited, so that no chunk takes long.
 _PACED_CHUNK = 32 << 10
+#: Seconds of the rate that may be caught up with after a wait that was
+#: too long, as a switch's buffer would do it.
+_SLACK_S = 0.005
 
 
 class Wire:
@@ -34,11 +37,13 @@ class Wire:
     def reserve(self, now: float, count: int) -> float:
         """Seconds to wait before `count` bytes may be handed on."""
         with self._lock:
-            self._free = max(self._free, now) + count / self._rate
-            return self._free - now
+            self._free = max(self._free, now - _SLACK_S) + count / self._rate
+            return max(self._free - now, 0.0)
 
     def take(self, count: int) -> None:
-        time.sleep(self.reserve(time.monotonic(), count))
+        wait = self.reserve(time.monotonic(), count)
+        if wait:
+            time.sleep(wait)
 
 
 class Relay:

@@ -54,12 +54,18 @@ class WireTest(base.TestCase):
 
     def test_as_many_as_the_rate(self):
         wire = relay.Wire(1000)
-        self.assertAlmostEqual(0.5, wire.reserve(100.0, 500))
+        self.assertAlmostEqual(0.5, wire.reserve(100.0, 500), delta=0.01)
         # Someone else has the wire for another half second.
-        self.assertAlmostEqual(1.0, wire.reserve(100.0, 500))
-        self.assertAlmostEqual(0.9, wire.reserve(100.1, 0))
+        self.assertAlmostEqual(1.0, wire.reserve(100.0, 500), delta=0.01)
+        self.assertAlmostEqual(0.9, wire.reserve(100.1, 0), delta=0.01)
 
     def test_idle_time_is_not_saved_up(self):
         wire = relay.Wire(1000)
         wire.reserve(100.0, 1000)
-        self.assertAlmostEqual(0.5, wire.reserve(200.0, 500))
+        self.assertAlmostEqual(0.5, wire.reserve(200.0, 500), delta=0.01)
+
+    def test_short_delays_are_made_up_for(self):
+        wire = relay.Wire(1000)
+        wire.reserve(100.0, 1000)
+        self.assertEqual(0.0, wire.reserve(101.004, 4))
+        self.assertAlmostEqual(0.001, wire.reserve(101.004, 2), delta=1e-6)
