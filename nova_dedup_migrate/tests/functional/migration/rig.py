@@ -61,8 +61,9 @@ class Rig:
     """
 
     def __init__(self, test, binary, source_disks, destination_disks,
-                 contents, inject='', source_inject='', kind=direct.DirectGuest,
-                 destination_binary=None, destination_args=(), **given):
+                 contents, inject='', source_inject='',
+                 kind=direct.DirectGuest, destination_binary=None,
+                 destination_args=(), **given):
         self.test = test
         self.model = scripted.Model(contents)
         given.setdefault('memory_mib', 32)

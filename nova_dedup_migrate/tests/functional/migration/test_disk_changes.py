@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Storage changes between the record and the read."""
 
+from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.tests.functional.migration import case
 from nova_dedup_migrate.tests.functional.migration import scripted
@@ -124,11 +125,10 @@ class WrongDiskTest(case.MigrationCase):
             if one.figures().state == 'draining':
                 break
             one.until(lambda: one.figures().outstanding == 0, 'answers')
-            before = one.figures().record_pages
+            wanted = one.figures().record_pages + len(case.ALL)
             one.read_pages(case.ALL)
-            one.until(lambda: one.figures().state == 'draining'
-                      or one.figures().record_pages
-                      >= before + len(case.ALL), 'records')
+            one.until(lambda wanted=wanted: one.figures().state == 'draining'
+                      or one.figures().record_pages >= wanted, 'records')
         one.until(lambda: one.figures().state == 'draining', 'fall-back')
         self.assertIn('refused', one.figures().reason)
         sent = one.figures().record_pages
@@ -166,3 +166,33 @@ class WrongDiskTest(case.MigrationCase):
         self.assert_right(outcome)
         self.assertEqual(len(PAGES), outcome.source.nack_io
                          + outcome.source.nack_digest)
+
+
+class ExceptionsTest(case.MigrationCase):
+    """Single disks are treated otherwise, as x-dedup-arm says."""
+
+    def scenario(self, **exception):
+        one = self.rig(drives=2)
+        one.boot()
+        one.read_pages(PAGES[:16])
+        one.read_pages(PAGES[16:], drive=1)
+        one.migrate(disks=[{
+            'device': '/machine/peripheral/disk1/virtio-backend',
+            **exception}])
+        one.active()
+        one.until(lambda: one.figures().outstanding == 0, 'answers')
+        outcome = one.finish()
+        self.assert_right(outcome)
+        return outcome.source
+
+    def test_not_used(self):
+        self.assertEqual(16, self.scenario(use=False).record_pages)
+
+    def test_own_copy(self):
+        self.assertEqual(32, self.scenario(copy='own').storage_pages)
+
+    def test_unknown_disk(self):
+        one = self.rig()
+        one.boot()
+        self.assertRaises(errors.QmpError, one.source.arm_dedup,
+                          disks=[{'device': 'floppy', 'use': False}])

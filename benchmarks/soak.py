@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Migrate guests at random, with faults, and check all of their memory.
+
+    python -m benchmarks.soak --runs 300
+    python -m benchmarks.soak --seed 17            one run again
+
+A run is everything that follows from its seed: a guest and what it does,
+its disks, one or more migrations, how they are done, what goes wrong, and
+when they are given up.  After each migration all memory is compared
+between source at stop and destination before start, and the guest
+verifies what it holds.  What cannot be reproduced is time.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+from pathlib import Path
+import secrets
+import shutil
+import sys
+import time
+
+from benchmarks import binaries
+from benchmarks import soak_case
+from benchmarks import soak_run
+from benchmarks.guest import image
+from benchmarks.guest.errors import GuestError
+from nova_dedup_migrate.hypervisor import errors
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        prog='soak', description=__doc__.split('\n')[0], allow_abbrev=False
+    )
+    result.add_argument(
+        '--runs', type=int, default=10, help='how many (%(default)s)'
+    )
+    result.add_argument(
+        '--seed',
+        type=int,
+        help='of the first run, the others follow; makes --runs 1 the default',
+    )
+    result.add_argument(
+        '--output',
+        type=Path,
+        default=Path('build/soak'),
+        help='folder for what failed runs leave (%(default)s)',
+    )
+    result.add_argument(
+        '--keep', action='store_true', help='keep what good runs leave, too'
+    )
+    for kind in ('stock', 'patched'):
+        result.add_argument(f'--{kind}-binary', metavar='FILE')
+    return result
+
+
+def one(seed: int, arguments: argparse.Namespace, tools: dict) -> dict:
+    """Run a seed; return what is written down about it."""
+    case = soak_case.choose(seed)
+    folder = arguments.output.absolute() / str(seed)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    report = {'seed': seed, 'case': dataclasses.asdict(case)}
+    begun = time.monotonic()
+    try:
+        with contextlib.closing(
+            soak_run.SoakRun(case, folder, tools)
+        ) as run:
+            report['hops'] = run.hops
+            run.run()
+    except (
+        errors.HypervisorError,
+        GuestError,
+        soak_run.Wrong,
+        OSError,
+        TimeoutError,
+    ) as error:
+        report['problem'] = f'{type(error).__name__}: {error}'
+    report['seconds'] = round(time.monotonic() - begun, 1)
+    (folder / 'report.json').write_text(json.dumps(report, indent=1))
+    soak_run.remove_large(folder)
+    if 'problem' not in report and not arguments.keep:
+        shutil.rmtree(folder)
+    return report
+
+
+def line(number: int, report: dict) -> str:
+    hops = ' '.join(soak_run.words(hop) for hop in report.get('hops', ()))
+    verdict = report.get('problem')
+    return '%4d seed=%d %5.1f s %s [%s] %s' % (
+        number,
+        report['seed'],
+        report['seconds'],
+        'FAILED ' + verdict if verdict else 'ok',
+        soak_case.words(report['case']),
+        hops,
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    front = parser()
+    arguments = front.parse_args(argv)
+    runs = arguments.runs
+    if arguments.seed is not None and argv is None:
+        runs = arguments.runs if '--runs' in sys.argv else 1
+    if runs < 1:
+        front.error('--runs must be 1 or more')
+    try:
+        patched = binaries.find('patched', arguments.patched_binary)
+        tools = {
+            'patched': patched,
+            'stock': binaries.find('stock', arguments.stock_binary),
+            'img': binaries.tool(patched, 'qemu-img'),
+            'image': image.guest_image(),
+        }
+    except GuestError as error:
+        print(f'soak: {error}', file=sys.stderr)
+        return 1
+    first = arguments.seed
+    if first is None:
+        first = secrets.randbelow(1 << 30)
+    failed: list[int] = []
+    totals = {'migrations': 0, 'cancelled': 0, 'storage': 0, 'pages': 0}
+    done = 0
+    try:
+        for number in range(runs):
+            report = one(first + number, arguments, tools)
+            print(line(number + 1, report), flush=True)
+            done += 1
+            if 'problem' in report:
+                failed.append(first + number)
+            for hop in report.get('hops', ()):
+                kind = 'migrations' if hop['arrived'] else 'cancelled'
+                totals[kind] += 1
+                totals['storage'] += hop.get('storage_pages', 0)
+                totals['pages'] += hop.get('compared', 0)
+    except KeyboardInterrupt:
+        print('interrupted', flush=True)
+    print(
+        '%d runs, %d failed; %d migrations, %d given up on purpose, '
+        '%d pages from storage, %d pages compared; first seed %d'
+        % (
+            done,
+            len(failed),
+            totals['migrations'],
+            totals['cancelled'],
+            totals['storage'],
+            totals['pages'],
+            first,
+        )
+    )
+    if failed:
+        print(
+            'failed seeds: %s; what they left is in %s'
+            % (' '.join(map(str, failed)), arguments.output)
+        )
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run of the soak consists of, from its seed."""
+
+import dataclasses
+import random
+
+from benchmarks.guest import disk
+from benchmarks.guest import workload
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempt:
+    """One migration, or the attempt at one.
+
+    :ivar link: MB/s, 0: no limit
+    :ivar cancel_after: seconds until it is given up, None: not at all
+    :ivar postcopy_after: seconds until post-copy, None: not at all
+    :ivar disarm_after: seconds until it is disarmed, None: not at all
+    :ivar hold: seconds to be held before the switch-over
+    :ivar kill: the destination is killed, rather than cancelled
+    :ivar inject: faults of the destination, see inject.c
+    """
+
+    link: int = 25
+    steal: bool = True
+    armed: bool = True
+    multifd: int = 0
+    compression: str = 'none'
+    xbzrle: bool = False
+    auto_converge: bool = False
+    legacy_zero: bool = False
+    cancel_after: float | None = None
+    kill: bool = False
+    postcopy_after: float | None = None
+    preempt: bool = False
+    disarm_after: float | None = None
+    hold: float = 0.0
+    downtime_ms: int = 300
+    inject: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A guest, its disks and its attempts, in order.
+
+    Sizes are MiB, rates KB/s as in workload.Workload.
+    """
+
+    seed: int
+    memory: int
+    cache: int
+    anon: int
+    mode: str
+    rate: int
+    format: str
+    layout: str
+    device: str
+    iothread: bool
+    disks: int
+    storage: str
+    storage_rate: int
+    stock: str
+    stale_disk: bool
+    attempts: tuple[Attempt, ...]
+
+
+def _faults(chance: random.Random) -> str:
+    if chance.random() < 0.45:
+        return ''
+    possible = {
+        'fetch-delay-us': (1000, 20000, 300000, 3000000),
+        'pending-delay-us': (100, 1000, 20000),
+        'copy-delay-us': (50, 500, 20000),
+        'answer-delay-us': (1000, 50000, 400000),
+        'no-answers': (1,),
+        'no-hello': (1,),
+    }
+    weights = (5, 4, 4, 4, 1, 1)
+    number = chance.choice((1, 1, 2))
+    names = set(chance.choices(list(possible), weights, k=number))
+    return ','.join(
+        f'{name}={chance.choice(possible[name])}' for name in sorted(names)
+    )
+
+
+def _attempt(chance: random.Random, storage: str) -> Attempt:
+    multifd = chance.choice((0, 0, 0, 2, 4))
+    postcopy = (
+        round(chance.uniform(0, 3), 2)
+        if not multifd and storage != 'own' and chance.random() < 0.25
+        else None
+    )
+    return Attempt(
+        link=chance.choice((0, 6, 12, 25, 25, 60)),
+        steal=chance.random() < 0.75,
+        armed=chance.random() < 0.95,
+        multifd=multifd,
+        compression=chance.choice(('none', 'none', 'zlib', 'zstd'))
+        if multifd
+        else 'none',
+        xbzrle=not multifd and chance.random() < 0.3,
+        auto_converge=chance.random() < 0.2,
+        legacy_zero=chance.random() < 0.2,
+        postcopy_after=postcopy,
+        preempt=postcopy is not None and chance.random() < 0.4,
+        disarm_after=round(chance.uniform(0, 3), 2)
+        if chance.random() < 0.1
+        else None,
+        hold=round(chance.uniform(0.1, 2), 2)
+        if postcopy is None and chance.random() < 0.15
+        else 0.0,
+        downtime_ms=chance.choice((1, 20, 300, 300, 1000)),
+        inject=_faults(chance),
+    )
+
+
+def choose(seed: int) -> Case:
+    """The case that belongs to a seed."""
+    chance = random.Random(seed)
+    memory = chance.choice((192, 192, 256))
+    storage = chance.choices(
+        ('shared', 'own', 'slow', 'failing'), (7, 2, 1.5, 1)
+    )[0]
+    attempts = []
+    lost = chance.choice((0, 0, 0, 1, 2)) if storage == 'shared' else 0
+    for _ in range(lost):
+        attempts.append(
+            dataclasses.replace(
+                _attempt(chance, storage),
+                postcopy_after=None,
+                preempt=False,
+                cancel_after=round(
+                    chance.choice((0, 0.05, 0.3, 1, 3)) * chance.random(), 3
+                ),
+                kill=chance.random() < 0.25,
+            )
+        )
+    for _ in range(chance.choice((1, 1, 2, 3)) if storage == 'shared' else 1):
+        attempts.append(_attempt(chance, storage))
+    device = chance.choice(('virtio-blk', 'virtio-blk', 'virtio-scsi', 'ide'))
+    return Case(
+        seed=seed,
+        memory=memory,
+        cache=chance.choice((24, 48, 64)),
+        anon=chance.choice((0, 0, 12)),
+        mode=chance.choice(workload.MODES),
+        rate=chance.choice((500, 3000, 8000)),
+        format=chance.choice(disk.FORMATS),
+        layout=chance.choice(disk.LAYOUTS),
+        device=device,
+        iothread=device != 'ide' and chance.random() < 0.3,
+        disks=chance.choice((1, 1, 2)) if storage == 'shared' else 1,
+        storage=storage,
+        storage_rate=chance.choice((1, 5, 20)) * 1_000_000,
+        stock=chance.choices(('none', 'source', 'destination'), (12, 1, 1))[0],
+        stale_disk=storage == 'shared' and chance.random() < 0.12,
+        attempts=tuple(attempts),
+    )
+
+
+def words(case: dict) -> str:
+    """A case in short."""
+    plain = Case(**case)
+    first = [
+        plain.mode,
+        plain.device + ('+iothread' if plain.iothread else ''),
+        plain.format,
+        plain.layout,
+        plain.storage,
+    ]
+    if plain.disks > 1:
+        first.append(f'{plain.disks} disks')
+    if plain.stock != 'none':
+        first.append('stock ' + plain.stock)
+    if plain.stale_disk:
+        first.append('stale disk')
+    return ' '.join(first)
