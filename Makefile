@@ -75,6 +75,13 @@ docs: env ## Build the documentation into doc/build/html
 qemu-check: both ## Compare QEMU's own tests on the patched and stock QEMU
 	$(RUN) tools/qemu-check $(ARGS)
 
+# Runs of the soak, as in: make soak N=300
+N = 10
+
+.PHONY: soak
+soak: both ## Migrate N guests at random, with faults; check all memory
+	$(RUN) python -m benchmarks.soak --runs $(N) $(ARGS)
+
 .PHONY: clean
 clean: ## Remove what was built in this folder (not the cache)
 	rm -rf build cover dist doc/build releasenotes/build .stestr *.egg-info
