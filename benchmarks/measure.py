@@ -76,6 +76,21 @@ class Neighbours:
         )
 
 
+def wait_until_quiet(processors: float, timeout: float) -> float:
+    """Wait until others use at most so many processors.
+
+    :param timeout: seconds after which it is enough
+    :returns: what they used in the last two seconds
+    """
+    give_up = time.monotonic() + timeout
+    while True:
+        around = Neighbours()
+        time.sleep(2.0)
+        used = around.processors()
+        if used <= processors or time.monotonic() > give_up:
+            return used
+
+
 def record(result: run.Result) -> dict:
     """What is kept of a run; bytes, pages, seconds, milliseconds."""
     kept = {

@@ -33,6 +33,7 @@ from nova_dedup_migrate.hypervisor import errors
 
 NAME = 'shared-storage'
 _GUESS_S = 40.0
+_QUIET_S = 600.0
 #: MiB; enough for a rate, and cached for the cells
 _PROBE_MIB = 256
 
@@ -76,6 +77,13 @@ def parser() -> argparse.ArgumentParser:
         '--report-only',
         action='store_true',
         help='measure nothing, evaluate what there is',
+    )
+    add(
+        '--quiet',
+        type=float,
+        metavar='CPUS',
+        help='before each run, wait until other processes use at most so '
+        'many processors (default: do not; at most 10 minutes)',
     )
     add('--fresh', action='store_true', help='forget what was measured')
     add('--retry-failed', action='store_true', help='do failed runs again')
@@ -150,6 +158,7 @@ class Bench:
             kind: hashlib.sha256(path.read_bytes()).hexdigest()[:16]
             for kind, path in self._binaries.items()
         }
+        self._quiet = given.quiet
         self._image: image.GuestImage | None = None
         self._storage_rate = 0.0
 
@@ -196,6 +205,8 @@ class Bench:
             directory=work,
             analyse=variant.dedup,
         )
+        if self._quiet is not None:
+            measure.wait_until_quiet(self._quiet, _QUIET_S)
         around = measure.Neighbours()
         begun = time.monotonic()
         try:
@@ -266,6 +277,13 @@ def measure_all(bench: Bench, todo: list[Task]) -> None:
         print(f'{_brief(kept)}; {left / 60:.0f} min left', flush=True)
 
 
+def command(arguments: list[str]) -> str:
+    """What makes these results when there are none yet."""
+    kept = [word for word in arguments if word != '--report-only']
+    line = f'make bench-{NAME}'
+    return f'{line} ARGS={shlex.quote(shlex.join(kept))}' if kept else line
+
+
 def bench(given, arguments: list[str]) -> int:
     chosen = chosen_cells(given)
     repeat = given.repeat or (1 if given.quick else 3)
@@ -292,10 +310,7 @@ def bench(given, arguments: list[str]) -> int:
             variants.setdefault(task.variant.name, []).append(
                 {'repeat': task.repeat, **kept}
             )
-    command = f'make bench-{NAME}'
-    if arguments:
-        command += f' ARGS={shlex.quote(shlex.join(arguments))}'
-    report = summary.build(chosen, runs, command)
+    report = summary.build(chosen, runs, command(arguments))
     print()
     print(publish.text(report))
     for folder in filter(None, (given.output, given.publish)):
