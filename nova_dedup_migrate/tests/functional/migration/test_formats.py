@@ -16,12 +16,15 @@ class FormatsTest(case.MigrationCase):
         self.images = images.Images(self.folder, self.binary)
 
     def scenario(self, disk, content, before=None, during=None, pages=PAGES,
-                 sector=scripted.DATA, copy='shared', destination=None):
+                 sector=scripted.DATA, copy='shared', destination=None,
+                 export=False):
         disks = disk if isinstance(disk, list) else [disk]
         one = self.rig(source_disks=disks, contents=[content],
                        destination_disks=destination or disks)
         one.boot()
         one.read_pages(pages, sector=sector)
+        if export:
+            self.export(one)
         if before:
             before(one)
         one.migrate(copy=copy)
@@ -194,14 +197,37 @@ class FormatsTest(case.MigrationCase):
         self.check_all(self.images.disk(
             (path, 'raw'), offset=12345 * 512, size=len(content)), content)
 
-    def test_own_copy(self):
+    @staticmethod
+    def export(one):
+        """Make the destination's disk writable from outside.
+
+        As the target of a mirror is: its image is in use already.
+        """
+        one.destination.start_incoming()
+        path = one.destination.migration_socket.with_name('nbd.sock')
+        one.destination.qmp('nbd-server-start', addr={
+            'type': 'unix', 'data': {'path': str(path)}})
+        one.destination.qmp('block-export-add', type='nbd', id='copy',
+                            writable=True, **{'node-name': 'disk0-format'})
+
+    def own_copy(self):
         path, content = self.images.qcow2()
         copy = self.folder / 'copy.qcow2'
         self.images.img('convert', '-O', 'qcow2', '-o', 'cluster_size=4096',
                         path, copy)
-        self.check_all(self.images.disk((path, 'qcow2')), content,
-                       destination=[self.images.disk((copy, 'qcow2'))],
-                       copy='own')
+        return self.images.disk((path, 'qcow2')), content, {
+            'destination': [self.images.disk((copy, 'qcow2'))],
+            'copy': 'own'}
+
+    def test_own_copy_that_is_mirrored_to(self):
+        disk, content, given = self.own_copy()
+        self.check_all(disk, content, export=True, **given)
+
+    def test_own_copy_not_in_use(self):
+        """A qcow2 that is to be activated yet cannot be read from."""
+        disk, content, given = self.own_copy()
+        outcome = self.check_none(disk, content, **given)
+        self.assertEqual(len(PAGES), outcome.source.nack_io)
 
     def test_own_copy_of_another_format(self):
         path, content = self.images.qcow2()
