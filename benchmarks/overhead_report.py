@@ -141,11 +141,16 @@ def text(report: dict) -> str:
 
 
 def write(report: dict, folder: Path) -> None:
-    """Files called overhead* in folder, which is made."""
+    """Files called overhead* in folder, which is made.
+
+    The .inc file is for a document in the folder above.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f'{NAME}.json').write_text(json.dumps(report, indent=1) + '\n')
     (folder / f'{NAME}.inc').write_text(
-        f'Made with::\n\n   {report["command"]}\n\n{tables(report)}\n'
+        f'Made with::\n\n   {report["command"]}\n\n{tables(report)}\n\n'
+        f'.. image:: {folder.name}/{NAME}.svg\n'
+        '   :alt: Medians and intervals of rate and processor time\n'
     )
     draw(report, folder / f'{NAME}.svg')
 

@@ -131,8 +131,13 @@ def _applications(cells, path, pyplot) -> None:
     pyplot.close(picture)
 
 
-def draw(report: dict, folder: Path, name: str) -> list[Path]:
-    """Write SVGs for the groups that there are; returns them."""
+def draw(
+    report: dict, folder: Path, name: str
+) -> dict[str, list[tuple[Path, str]]]:
+    """Write SVGs for the groups that there are.
+
+    :returns: group -> (file, what it shows)
+    """
     # Takes half a second to import, so not at the top.
     import matplotlib
 
@@ -141,18 +146,22 @@ def draw(report: dict, folder: Path, name: str) -> list[Path]:
     matplotlib.rcParams['svg.hashsalt'] = name
     from matplotlib import pyplot
 
-    drawn = []
+    drawn: dict[str, list[tuple[Path, str]]] = {}
 
-    def target(suffix: str) -> Path:
-        drawn.append(folder / f'{name}-{suffix}.svg')
-        return drawn[-1]
+    def target(group: str, suffix: str, title: str) -> Path:
+        path = folder / f'{name}-{group}{suffix}.svg'
+        drawn.setdefault(group, []).append((path, title))
+        return path
 
     groups = rst.groups(report)
     if cells := groups.get('grid'):
-        _grid(cells, 'total_time_s', 'Idle guest: total time '
-              '(black: the limit)', 's', target('grid-time'), pyplot)
-        _grid(cells, 'downtime_ms', 'Idle guest: downtime', 'ms',
-              target('grid-downtime'), pyplot, log=True)
+        title = 'Idle guest: total time (black: the limit)'
+        path = target('grid', '-time', title)
+        _grid(cells, 'total_time_s', title, 's', path, pyplot)
+        title = 'Idle guest: downtime'
+        path = target('grid', '-downtime', title)
+        _grid(cells, 'downtime_ms', title, 'ms', path, pyplot, log=True)
     if cells := groups.get('applications'):
-        _applications(cells, target('applications'), pyplot)
+        path = target('applications', '', "Total time / stock's")
+        _applications(cells, path, pyplot)
     return drawn

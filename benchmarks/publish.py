@@ -7,8 +7,10 @@ from pathlib import Path
 from benchmarks import plots
 from benchmarks import rst
 from benchmarks import summary
+from benchmarks.cells import GROUPS
 
 NAME = 'shared-storage'
+_NONE = 'Not measured.'
 
 
 def text(report: dict) -> str:
@@ -39,7 +41,10 @@ def _made(report: dict) -> str:
 
 
 def write(report: dict, folder: Path) -> None:
-    """Files called shared-storage* in folder, which is made."""
+    """Files called shared-storage* in folder, which is made.
+
+    The .inc files are for a document in the folder above.
+    """
     folder.mkdir(parents=True, exist_ok=True)
 
     def put(name: str, content: str) -> None:
@@ -48,6 +53,13 @@ def write(report: dict, folder: Path) -> None:
     put(f'{NAME}.json', json.dumps(report, indent=1) + '\n')
     put(f'{NAME}-made.inc', _made(report))
     put(f'{NAME}-targets.inc', rst.targets_table(report) + '\n')
-    for group, cells in rst.groups(report).items():
-        put(f'{NAME}-{group}.inc', rst.group_table(group, cells) + '\n')
-    plots.draw(report, folder, NAME)
+    drawn = plots.draw(report, folder, NAME)
+    groups = rst.groups(report)
+    for group in GROUPS:
+        parts = [
+            f'.. image:: {folder.name}/{path.name}\n   :alt: {title}'
+            for path, title in drawn.get(group, [])
+        ]
+        if group in groups:
+            parts.append(rst.group_table(group, groups[group]))
+        put(f'{NAME}-{group}.inc', '\n\n'.join(parts or [_NONE]) + '\n')
