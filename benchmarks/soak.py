@@ -34,12 +34,12 @@ def parser() -> argparse.ArgumentParser:
         prog='soak', description=__doc__.split('\n')[0], allow_abbrev=False
     )
     result.add_argument(
-        '--runs', type=int, default=10, help='how many (%(default)s)'
+        '--runs', type=int, help='how many (10, with --seed 1)'
     )
     result.add_argument(
         '--seed',
         type=int,
-        help='of the first run, the others follow; makes --runs 1 the default',
+        help='of the first run; each of the others has the next number',
     )
     result.add_argument(
         '--output',
@@ -49,6 +49,13 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument(
         '--keep', action='store_true', help='keep what good runs leave, too'
+    )
+    result.add_argument(
+        '--inject',
+        default='',
+        metavar='FAULTS',
+        help='put further faults into each destination, as no-supersede, '
+        'to see the soak fail',
     )
     for kind in ('stock', 'patched'):
         result.add_argument(f'--{kind}-binary', metavar='FILE')
@@ -102,8 +109,8 @@ def main(argv: list[str] | None = None) -> int:
     front = parser()
     arguments = front.parse_args(argv)
     runs = arguments.runs
-    if arguments.seed is not None and argv is None:
-        runs = arguments.runs if '--runs' in sys.argv else 1
+    if runs is None:
+        runs = 10 if arguments.seed is None else 1
     if runs < 1:
         front.error('--runs must be 1 or more')
     try:
@@ -113,6 +120,7 @@ def main(argv: list[str] | None = None) -> int:
             'stock': binaries.find('stock', arguments.stock_binary),
             'img': binaries.tool(patched, 'qemu-img'),
             'image': image.guest_image(),
+            'inject': arguments.inject,
         }
     except GuestError as error:
         print(f'soak: {error}', file=sys.stderr)

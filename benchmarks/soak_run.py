@@ -187,7 +187,8 @@ class SoakRun:
 
     def _inject(self, side: int, inject: str) -> str:
         stock = self._specs[side].binary == self._tools['stock']
-        return '' if stock else inject
+        further = self._tools['inject']
+        return '' if stock else ','.join(filter(None, (inject, further)))
 
     def _listen(self, where: direct.DirectGuest) -> None:
         if self._talk is not None:

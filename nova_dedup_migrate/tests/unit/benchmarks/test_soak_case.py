@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run of the soak follows from its seed, and can be done."""
+
+import dataclasses
+
+from benchmarks import soak_case
+from benchmarks.guest import workload
+from nova_dedup_migrate.tests import base
+
+SEEDS = range(500)
+
+
+class SoakCaseTest(base.TestCase):
+
+    def test_same_seed_same_case(self):
+        for seed in SEEDS:
+            self.assertEqual(soak_case.choose(seed), soak_case.choose(seed))
+
+    def test_cases_differ(self):
+        self.assertEqual(len(SEEDS),
+                         len({soak_case.choose(seed) for seed in SEEDS}))
+
+    def test_guest_fits(self):
+        for case in map(soak_case.choose, SEEDS):
+            self.assertLess(
+                case.cache + case.anon + workload.kernel_mib(case.memory),
+                case.memory - 30)
+
+    def test_combinations_are_possible(self):
+        for case in map(soak_case.choose, SEEDS):
+            for attempt in case.attempts:
+                self.assertFalse(attempt.xbzrle and attempt.multifd)
+                if attempt.postcopy_after is not None:
+                    self.assertFalse(attempt.multifd)
+                    self.assertNotEqual('own', case.storage)
+            # a mirror and a filter are set up once
+            if case.storage != 'shared':
+                self.assertEqual(1, len(case.attempts))
+            # the last attempt is one that is to arrive
+            self.assertIsNone(case.attempts[-1].cancel_after)
+
+    def test_words_of_a_report(self):
+        case = dataclasses.asdict(soak_case.choose(4))
+        self.assertIn(case['mode'], soak_case.words(case))
