@@ -191,6 +191,24 @@ class ExceptionsTest(case.MigrationCase):
     def test_own_copy(self):
         self.assertEqual(32, self.scenario(copy='own').storage_pages)
 
+    def by_id(self, device):
+        one = self.rig(device=device)
+        one.boot()
+        one.read_pages(PAGES)
+        one.migrate(disks=[{'device': 'disk0', 'use': False}])
+        one.active()
+        one.rounds()
+        outcome = one.finish()
+        self.assert_right(outcome)
+        self.assertEqual(0, outcome.source.record_pages)
+
+    def test_by_id_virtio_scsi(self):
+        self.by_id('virtio-scsi')
+
+    def test_by_id_virtio_blk(self):
+        """Its backend belongs to a child of the device with the ID."""
+        self.by_id('virtio-blk')
+
     def test_unknown_disk(self):
         one = self.rig()
         one.boot()
