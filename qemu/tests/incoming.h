@@ -83,6 +83,16 @@ int qemu_file_get_error(QEMUFile *f)
     return f->short_read ? -EIO : 0;
 }
 
+/* How often the source would be told that it failed */
+static int incoming_failures;
+
+void qemu_file_set_error(QEMUFile *f, int error)
+{
+    (void)f;
+    g_assert(error < 0);
+    incoming_failures++;
+}
+
 int qemu_file_shutdown(QEMUFile *f)
 {
     (void)f;

@@ -143,7 +143,9 @@ static void incomplete(void)
 {
     begin();
     CHECK(record(1, 3) == 0);
+    incoming_failures = 0;
     CHECK(dedup_incoming_finish() == -EINVAL);
+    CHECK(incoming_failures == 1);              /* the source hears of it */
     dedup_incoming_cleanup();
     begin();
     CHECK(record(1, 3) == 0);

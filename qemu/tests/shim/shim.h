@@ -169,6 +169,7 @@ unsigned qemu_get_be16(QEMUFile *f);
 unsigned qemu_get_be32(QEMUFile *f);
 size_t qemu_get_buffer(QEMUFile *f, uint8_t *buf, size_t size);
 int qemu_file_get_error(QEMUFile *f);
+void qemu_file_set_error(QEMUFile *f, int error);
 int qemu_file_shutdown(QEMUFile *f);
 void error_report(const char *fmt, ...) G_GNUC_PRINTF(1, 2);
 

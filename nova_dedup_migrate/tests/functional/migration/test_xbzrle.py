@@ -23,7 +23,13 @@ class DeltaTest(case.MigrationCase):
             one.guest.poke(page, 200, 2)
             one.guest.poke(page, 0, number)
             one.guest.write(page, 2048 + number * 8)
-        one.fetched(2 * len(PAGES))
+        # The scan may have met some before they had been written: dirty
+        # them once more, as they are.
+        one.rounds()
+        fetched = one.arrived().fetched_pages
+        for number, page in enumerate(PAGES):
+            one.guest.poke(page, 0, number)
+        one.fetched(fetched + len(PAGES))
         one.source.track_dedup(False)
         for page in PAGES:                  # back where the base was
             before = one.model.disks[0][64 * 512 + (page - PAGES[0]) * 4096

@@ -465,6 +465,9 @@ int dedup_incoming_finish(void)
     if (live && !dedup_inject.no_supersede) {
         error_report("dedup: %" PRIu64 " pages were neither fetched nor sent",
                      live);
+        /* The source takes it from here whether it may forget the guest */
+        qemu_file_set_error(migration_incoming_get_current()->from_src_file,
+                            -EINVAL);
         return -EINVAL;
     }
     return 0;
@@ -475,6 +478,7 @@ void dedup_incoming_cleanup(void)
     MigrationIncomingState *mis = migration_incoming_get_current();
     DedupIncomingInfo *info;
     DedupFetch *fetch;
+    int err;
 
     if (!in.announced) {
         return;
@@ -488,9 +492,12 @@ void dedup_incoming_cleanup(void)
     qapi_event_send_x_dedup_incoming_done(info);
     qapi_free_DedupIncomingInfo(info);
 
-    /* A link that is gone must not keep the thread in a blocking write */
-    if (mis->from_src_file && qemu_file_get_error(mis->from_src_file) &&
-        mis->to_src_file) {
+    /*
+     * A link that is gone must not keep the thread in a blocking write.  When
+     * it was only what came over it that is wrong, the source is to hear it.
+     */
+    err = mis->from_src_file ? qemu_file_get_error(mis->from_src_file) : 0;
+    if (err && err != -EINVAL && mis->to_src_file) {
         qemu_file_shutdown(mis->to_src_file);
     }
     g_clear_pointer(&in.answers, dedup_answers_free);
