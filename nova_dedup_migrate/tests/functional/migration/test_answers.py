@@ -6,7 +6,7 @@ from nova_dedup_migrate.tests.functional.migration import scripted
 
 PAGES = range(scripted.FIRST, scripted.FIRST + 8)
 OTHER = scripted.FIRST + 32
-LATE = 'answer-delay-us=700000'
+LATE = 'answer-delay-us=2000000'
 
 
 class StaleAnswerTest(case.MigrationCase):

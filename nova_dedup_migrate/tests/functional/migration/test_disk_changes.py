@@ -8,7 +8,7 @@ from nova_dedup_migrate.tests.functional.migration import scripted
 
 PAGES = case.PAGES
 OTHER = PAGES[-1] + 1
-SLOW = 'fetch-delay-us=1500000'
+SLOW = 'fetch-delay-us=2500000'
 
 
 class DiskChangesTest(case.MigrationCase):

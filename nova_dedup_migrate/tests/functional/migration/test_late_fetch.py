@@ -11,9 +11,9 @@ from nova_dedup_migrate.tests.functional.migration import scripted
 
 #: Few, as delays after the read are per page.
 PAGES = range(scripted.FIRST, scripted.FIRST + 2)
-DELAYS = {'read': 'fetch-delay-us=1500000',
-          'pending': 'pending-delay-us=900000',
-          'copying': 'copy-delay-us=900000'}
+DELAYS = {'read': 'fetch-delay-us=2500000',
+          'pending': 'pending-delay-us=1500000',
+          'copying': 'copy-delay-us=1200000'}
 
 
 class LateFetchTest(case.MigrationCase):
