@@ -35,6 +35,36 @@ BlockBackend *dedup_blk_by_path(const char *path)
     return NULL;
 }
 
+BlockBackend *dedup_blk_by_device(const char *id, Error **errp)
+{
+    g_autofree char *path = *id == '/' ? g_strdup(id) :
+        g_strconcat("/machine/peripheral/", id, NULL);
+    g_autofree char *root = NULL;
+    BlockBackend *blk = blk_by_qdev_id(id, NULL);
+    Object *obj;
+
+    if (blk) {
+        return blk;
+    }
+    obj = object_resolve_path(path, NULL);
+    if (!obj) {
+        error_setg(errp, "Device '%s' not found", id);
+        return NULL;
+    }
+    /* virtio-blk-pci has the ID, the virtio-blk-device in it the disk */
+    root = object_get_canonical_path(obj);
+    for (blk = blk_all_next(NULL); blk; blk = blk_all_next(blk)) {
+        g_autofree char *inside = dedup_blk_path(blk);
+
+        if (inside && g_str_has_prefix(inside, root) &&
+            inside[strlen(root)] == '/') {
+            return blk;
+        }
+    }
+    error_setg(errp, "Device '%s' has no disk", id);
+    return NULL;
+}
+
 void qmp_x_dedup_track(bool enable, Error **errp)
 {
     if (enable && qemu_target_page_size() != DEDUP_PAGE_SIZE) {

@@ -171,6 +171,8 @@ void dedup_resolver_free(DedupResolver *r);
 /* QOM path of the device @blk is attached to, or NULL.  BQL. */
 char *dedup_blk_path(BlockBackend *blk);
 BlockBackend *dedup_blk_by_path(const char *path);
+/* By qdev ID or QOM path of the device, or of the one it is part of.  BQL. */
+BlockBackend *dedup_blk_by_device(const char *id, Error **errp);
 
 /* External maps */
 void dedup_map_load(int fd, Error **errp);

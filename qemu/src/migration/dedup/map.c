@@ -157,7 +157,7 @@ static void map_take(MapLoad *m)
 
     bql_lock();
     for (uint32_t d = 0; d < m->ndisks; d++) {
-        BlockBackend *blk = blk_by_qdev_id(m->names[d], NULL);
+        BlockBackend *blk = dedup_blk_by_device(m->names[d], NULL);
 
         m->slots[d] = blk ? dedup_slot_of(blk) : 0;
     }

@@ -89,7 +89,7 @@ static void disk_prepare(BlockBackend *blk)
         return;
     }
     for (x = src.exceptions; x; x = x->next) {
-        if (blk_by_qdev_id(x->value->device, NULL) == blk) {
+        if (dedup_blk_by_device(x->value->device, NULL) == blk) {
             if (x->value->has_use && !x->value->use) {
                 return;
             }
@@ -226,7 +226,7 @@ bool dedup_source_arm(bool has_copy, DedupCopy copy, DedupDiskList *disks,
         return false;
     }
     for (DedupDiskList *x = disks; x; x = x->next) {
-        if (!blk_by_qdev_id(x->value->device, errp)) {
+        if (!dedup_blk_by_device(x->value->device, errp)) {
             return false;
         }
     }
