@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 import shutil
 import subprocess
+import time
 
 from buildtool import common
 from buildtool import recipe
@@ -78,10 +79,16 @@ def use(place):
 
 
 def prune(cache, flavour):
-    """Remove all but the prefixes of a flavour that were used last."""
+    """Remove all but the prefixes of a flavour that were used last.
+
+    Those used within a day stay: a test or a benchmark may be running them.
+    """
+    yesterday = time.time() - 86400
     found = sorted(cache.root.glob(f'*/{flavour}/build.json'),
                    key=lambda note: note.parent.stat().st_mtime)
     for note in found[:-KEPT]:
+        if note.parent.stat().st_mtime > yesterday:
+            continue
         shutil.rmtree(note.parent)
         if not any(note.parent.parent.iterdir()):
             note.parent.parent.rmdir()

@@ -64,13 +64,13 @@ static void one(unsigned type, const uint8_t *p, size_t len)
         break;
     case PLACE:
         if (nqueue) {
-            dedup_incoming_place(in.fetch, &queue[i % MIN(nqueue, QUEUE)], 1,
+            dedup_incoming_place(dedup_in.fetch, &queue[i % MIN(nqueue, QUEUE)], 1,
                                  data);
         }
         break;
     case REFUSE:
         if (nqueue) {
-            dedup_incoming_refuse(in.fetch, &queue[i % MIN(nqueue, QUEUE)],
+            dedup_incoming_refuse(dedup_in.fetch, &queue[i % MIN(nqueue, QUEUE)],
                                   DEDUP_ANSWER_IO);
         }
         break;
@@ -82,7 +82,7 @@ static void one(unsigned type, const uint8_t *p, size_t len)
         break;
     default:
         /* fetch.c keeps the extents; a disk beyond DISKS gets none */
-        if (!incoming_element(type, p, len) && in.announced && !in.refuse &&
+        if (!incoming_element(type, p, len) && dedup_in.announced && !dedup_in.refuse &&
             type == DEDUP_ELEMENT_EXTENTS) {
             DedupReader r;
             DedupExtent e;
@@ -114,7 +114,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int i = 0; ram.ids && i < RAM_PAGES; i++) {
         live += ram.ids[i] != 0;
     }
-    g_assert(!in.announced || live == stat64_get(&in.live));
+    g_assert(!dedup_in.announced || live == stat64_get(&dedup_in.live));
     dedup_incoming_finish();
     dedup_incoming_cleanup();
     g_assert(!ram.ids);

@@ -1,9 +1,10 @@
 /*
- * incoming.c with all it calls replaced, for tests and fuzzers
+ * incoming.c and incoming-load.c with all they call replaced, for tests and
+ * fuzzers
  *
- * The file itself is included, so that its state can be looked at.  What
- * arrives is put into a buffer in place of the stream; what is to be fetched
- * goes to incoming_queue(), which each program defines.
+ * The files themselves are included, so that their state can be looked at.
+ * What arrives is put into a buffer in place of the stream; what is to be
+ * fetched goes to incoming_queue(), which each program defines.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,6 +13,7 @@
 #define INCOMING_H
 
 #include "../src/migration/dedup/incoming.c"
+#include "../src/migration/dedup/incoming-load.c"
 
 #define RAM_PAGES   64
 #define DISKS       2

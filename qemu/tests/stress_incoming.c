@@ -348,8 +348,8 @@ static void check_live(void)
     for (int i = 0; i < RAM_PAGES; i++) {
         n += ram.ids[i] != 0;
     }
-    if (n != stat64_get(&in.live)) {
-        fail("live", 0, stat64_get(&in.live), n);
+    if (n != stat64_get(&dedup_in.live)) {
+        fail("live", 0, stat64_get(&dedup_in.live), n);
     }
 }
 
@@ -371,7 +371,7 @@ static void migrate(uint64_t *s)
     if (complete) {
         send_round(s, true);
         if (dedup_incoming_finish()) {
-            fail("not complete", 0, stat64_get(&in.live), 0);
+            fail("not complete", 0, stat64_get(&dedup_in.live), 0);
         }
     } else {
         dedup_incoming_stop();

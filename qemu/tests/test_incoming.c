@@ -71,7 +71,7 @@ static void content(uint64_t page)
 static void placed(void)
 {
     begin();
-    CHECK(record(1, 3) == 0 && nqueue == 1 && stat64_get(&in.live) == 1);
+    CHECK(record(1, 3) == 0 && nqueue == 1 && stat64_get(&dedup_in.live) == 1);
     CHECK(dedup_incoming_wanted(queue_fetch, &queue[0]));
     place(0);
     CHECK(!memcmp(memory[3], data, 4096) && received[3]);
@@ -93,7 +93,7 @@ static void content_wins(void)
     CHECK(!dedup_incoming_wanted(queue_fetch, &queue[0]));
     place(0);
     CHECK(memory[3][0] == 0xaa && nanswers == 0);
-    CHECK(stat64_get(&in.superseded) == 1);
+    CHECK(stat64_get(&dedup_in.superseded) == 1);
     CHECK(dedup_incoming_finish() == 0);
     dedup_incoming_cleanup();
 }
@@ -102,11 +102,11 @@ static void newer_record_wins(void)
 {
     begin();
     CHECK(record(1, 3) == 0 && record(2, 3) == 0 && nqueue == 2);
-    CHECK(stat64_get(&in.live) == 1 && stat64_get(&in.superseded) == 1);
+    CHECK(stat64_get(&dedup_in.live) == 1 && stat64_get(&dedup_in.superseded) == 1);
     place(0);
     CHECK(memory[3][0] == 0 && nanswers == 0);
     dedup_incoming_refuse(queue_fetch, &queue[0], DEDUP_ANSWER_IO);
-    CHECK(nanswers == 0 && stat64_get(&in.nack_io) == 0);
+    CHECK(nanswers == 0 && stat64_get(&dedup_in.nack_io) == 0);
     place(1);
     CHECK(memory[3][0] == 0x55 && nanswers == 1 && answers[0].id == 2);
     CHECK(dedup_incoming_finish() == 0);
@@ -120,10 +120,10 @@ static void missing(void)
     dedup_incoming_refuse(queue_fetch, &queue[0], DEDUP_ANSWER_DIGEST);
     CHECK(nanswers == 1 && answers[0].status == DEDUP_ANSWER_DIGEST);
     place(0);                           /* refused is refused */
-    CHECK(memory[3][0] == 0 && stat64_get(&in.live) == 1);
-    CHECK(stat64_get(&in.nack_digest) == 1);
+    CHECK(memory[3][0] == 0 && stat64_get(&dedup_in.live) == 1);
+    CHECK(stat64_get(&dedup_in.nack_digest) == 1);
     content(3);
-    CHECK(stat64_get(&in.live) == 0 && stat64_get(&in.superseded) == 0);
+    CHECK(stat64_get(&dedup_in.live) == 0 && stat64_get(&dedup_in.superseded) == 0);
     CHECK(dedup_incoming_finish() == 0);
     dedup_incoming_cleanup();
 
@@ -131,7 +131,7 @@ static void missing(void)
     begin();
     CHECK(record(1, 3) == 0);
     dedup_incoming_refuse(queue_fetch, &queue[0], DEDUP_ANSWER_IO);
-    CHECK(record(2, 3) == 0 && stat64_get(&in.live) == 1);
+    CHECK(record(2, 3) == 0 && stat64_get(&dedup_in.live) == 1);
     place(1);
     CHECK(memory[3][0] == 0x55);
     CHECK(dedup_incoming_finish() == 0);
@@ -181,7 +181,7 @@ static void bounds(void)
     for (int i = 0; i < 6; i++) {
         begin();
         CHECK(send_record(1, bad[i]) == -EINVAL && nqueue == 0);
-        CHECK(stat64_get(&in.live) == 0);
+        CHECK(stat64_get(&dedup_in.live) == 0);
         dedup_incoming_cleanup();
     }
     /* Ids grow, begin at 1 and end where the flags begin */
@@ -203,7 +203,7 @@ static void bounds(void)
 static void too_many(void)
 {
     begin();
-    queue_fetch = in.fetch;
+    queue_fetch = dedup_in.fetch;
     /* Hung storage: superseded records pile up, and are forgotten */
     queue_fetch->backlog = 1 << 20;
     incoming_trimmable = 1 << 20;
@@ -301,7 +301,7 @@ static void two_migrations(void)
     begin();
     CHECK(record(1, 3) == 0);
     before = queue_fetch;
-    in.fetch = g_new0(DedupFetch, 1);   /* so that @before stays allocated */
+    dedup_in.fetch = g_new0(DedupFetch, 1);   /* so that @before stays allocated */
     dedup_incoming_cleanup();
     dedup_incoming_place(before, &queue[0], 1, data);
     CHECK(memory[3][0] == 0 && nanswers == 0);

@@ -159,6 +159,19 @@ static void link_rate(void)
     CHECK(p.link_rate > 499 && p.link_rate < 501);
 }
 
+/* A link may be done with all there is before LINK_SAMPLE_US are over */
+static void fast_link_rate(void)
+{
+    int64_t now = begin(10000);
+
+    dedup_pace_link(&p, now + 10 * MS, 10000 * 4096.0 + (31 << 20), 0);
+    CHECK(p.link_rate > 9990 && p.link_rate < 10010);
+    dedup_pace_link(&p, now + 10 * MS, 10000 * 4096.0 + (32 << 20), 0);
+    CHECK(p.link_rate == (32 << 20) / 4096 * 100.0);
+    dedup_pace_link(&p, now + 10 * MS, 10000 * 4096.0 + (99 << 20), 0);
+    CHECK(p.link_rate == (32 << 20) / 4096 * 100.0);
+}
+
 /* Idle storage has no rate; being idle is no stall */
 static void idle_storage(void)
 {
@@ -194,6 +207,7 @@ int main(void)
     RUN(stall_doubles);
     RUN(never_more_than_there_is);
     RUN(link_rate);
+    RUN(fast_link_rate);
     RUN(idle_storage);
     RUN(hold);
     return test_status;

@@ -101,6 +101,13 @@ class TestPrune(CacheCase):
                    for path in self.cache.root.glob('*/*/build.json')))
         self.assertFalse((self.cache.root / 'c').exists())
 
+    def test_all_of_today_stay(self):
+        for key in 'abcde':
+            place = self.cache.folder(key, 'patched')
+            (place / 'build.json').write_text('{}')
+        prefix.prune(self.cache, 'patched')
+        self.assertEqual(5, len(list(self.cache.root.glob('*/patched'))))
+
 
 class TestProgress(testtools.TestCase):
 

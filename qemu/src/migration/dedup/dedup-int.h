@@ -15,7 +15,9 @@
  *   outstanding.c  records not answered; deferred.c  pages put off;
  *   pace.c       waiting or sending
  *   incoming.c   the destination's pages: waiting, being placed, superseded
- *   fetch.c      the destination's reads
+ *   incoming-load.c  what arrives there
+ *   fetch.c      the destination's reads; fetch-queue.c  their order;
+ *   fetch-nodes.c  the disks they are from
  *   answers.c    the destination's answers
  *   wire.c       encoding; digest.c  digests; extents.c  sorted extents
  *   control.c    QMP; inject.c  faults for tests
@@ -195,7 +197,7 @@ typedef struct DedupFetchRecord {
     uint64_t sector;
     uint32_t id;
     uint32_t disk;
-    uint32_t target;            /* filled in by fetch.c */
+    uint32_t target;            /* filled in by fetch-nodes.c */
     uint64_t offset;            /* likewise, in the target */
     uint8_t digest[DEDUP_DIGEST_LEN];
 } DedupFetchRecord;
@@ -243,6 +245,7 @@ typedef struct DedupInject {
     uint32_t copy_delay_us;     /* while COPYING */
     uint32_t answer_delay_us;   /* before each message of answers */
     uint32_t window;            /* outstanding records at most; 0: as usual */
+    uint32_t hold_below_ms;     /* downtime limit that allows a switch-over */
     bool no_answers;            /* never answer */
     bool no_hello;              /* play a stock destination */
     bool no_supersede;          /* BREAKS: let late fetches overwrite */

@@ -248,11 +248,11 @@ static void track_piece(unsigned slot, char *base, uint64_t len,
     if (!dr || at % DEDUP_PAGE_SIZE) {
         return;
     }
+    stat64_add(&hints.recorded, (len - skip) / DEDUP_PAGE_SIZE);
     for (; skip + DEDUP_PAGE_SIZE <= len; skip += DEDUP_PAGE_SIZE) {
         dedup_hint_set(dr, at >> DEDUP_PAGE_BITS, slot,
                        (offset + skip) / DEDUP_SECTOR,
                        dedup_fingerprint(base + skip));
-        stat64_add(&hints.recorded, 1);
         at += DEDUP_PAGE_SIZE;
     }
 }

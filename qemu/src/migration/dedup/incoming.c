@@ -1,5 +1,5 @@
 /*
- * Destination: the state of each page, and what arrives from the source
+ * Destination: the state of each page
  *
  * Four parties meet here: the migration coroutine (elements, content of the
  * main channel), multifd's receive threads (content), the fetcher's thread
@@ -17,52 +17,18 @@
 #include "qemu/osdep.h"
 #include "qemu/error-report.h"
 #include "qemu/processor.h"
-#include "qemu/stats64.h"
 #include "qapi/clone-visitor.h"
 #include "qapi/qapi-events-dedup.h"
 #include "qapi/qapi-visit-dedup.h"
-#include "exec/target_page.h"
 #include "migration/misc.h"
 #include "../migration.h"
-#include "../options.h"
 #include "../qemu-file.h"
 #include "../ram.h"
-#include "dedup-int.h"
+#include "incoming-int.h"
 #include "trace.h"
 
 bool dedup_incoming_active;
-
-static struct {
-    bool ever;
-    bool announced;             /* SETUP was parsed */
-    bool refuse;                /* a SETUP we do not understand */
-    GPtrArray *rams;            /* DedupRam or NULL, by index in SETUP */
-    GArray *limits;             /* uint64_t: pages of each, from SETUP */
-    uint32_t last_id;
-    DedupFetch *fetch;
-    DedupAnswers *answers;
-    uint64_t max_backlog;
-
-    bool stopped;
-    int copying;
-    Stat64 live;
-
-    Stat64 records, fetched, superseded, nack_digest, nack_io;
-    DedupIncomingInfo last;     /* once the fetcher is gone */
-} in;
-
-void dedup_incoming_hello(MigrationIncomingState *mis)
-{
-    uint8_t msg[3];
-
-    if (qemu_target_page_size() != DEDUP_PAGE_SIZE || migrate_colo() ||
-        migrate_mapped_ram() || dedup_inject.no_hello || in.announced) {
-        return;
-    }
-    msg[0] = DEDUP_MESSAGE_HELLO;
-    dedup_put_be(&msg[1], DEDUP_WIRE_VERSION, 2);
-    migrate_send_rp_dedup(mis, sizeof(msg), msg);
-}
+DedupIncoming dedup_in;
 
 /* Page words */
 
@@ -78,6 +44,20 @@ static uint32_t settled(uint32_t *word)
     return v;
 }
 
+void dedup_incoming_expect(DedupRam *dr, uint64_t page, uint32_t id)
+{
+    uint32_t v, *word = &dr->ids[page];
+
+    do {
+        v = settled(word);
+    } while (qatomic_cmpxchg(word, v, id) != v);
+    if (!v) {
+        stat64_add(&dedup_in.live, 1);
+    } else if (!(v & DEDUP_MISSING)) {
+        stat64_add(&dedup_in.superseded, 1);
+    }
+}
+
 void dedup_incoming_supersede_page(RAMBlock *rb, ram_addr_t offset)
 {
     DedupRam *dr = rb->dedup;
@@ -89,9 +69,9 @@ void dedup_incoming_supersede_page(RAMBlock *rb, ram_addr_t offset)
     word = &dr->ids[offset >> DEDUP_PAGE_BITS];
     while ((v = settled(word))) {
         if (qatomic_cmpxchg(word, v, 0) == v) {
-            stat64_add(&in.live, -1);
+            stat64_add(&dedup_in.live, -1);
             if (!(v & DEDUP_MISSING)) {
-                stat64_add(&in.superseded, 1);
+                stat64_add(&dedup_in.superseded, 1);
             }
             return;
         }
@@ -104,14 +84,15 @@ void dedup_incoming_supersede_page(RAMBlock *rb, ram_addr_t offset)
  */
 static bool enter(DedupFetch *f)
 {
-    qatomic_inc(&in.copying);
+    qatomic_inc(&dedup_in.copying);
     smp_mb__after_rmw();
-    return !qatomic_read(&in.stopped) && qatomic_read(&in.fetch) == f;
+    return !qatomic_read(&dedup_in.stopped) &&
+           qatomic_read(&dedup_in.fetch) == f;
 }
 
 static void leave(void)
 {
-    qatomic_dec(&in.copying);
+    qatomic_dec(&dedup_in.copying);
 }
 
 bool dedup_incoming_wanted(DedupFetch *f, const DedupFetchRecord *rec)
@@ -155,13 +136,13 @@ void dedup_incoming_place(DedupFetch *f, const DedupFetchRecord *rec,
             }
             dedup_hint_set(rec->dr, rec->page, slot, rec->sector,
                            dedup_fingerprint(data));
-            stat64_add(&in.live, -1);
+            stat64_add(&dedup_in.live, -1);
             qatomic_store_release(word, 0);
         }
     }
     if (placed) {
-        stat64_add(&in.fetched, 1);
-        dedup_answers_add(in.answers, rec->id, DEDUP_ANSWER_OK);
+        stat64_add(&dedup_in.fetched, 1);
+        dedup_answers_add(dedup_in.answers, rec->id, DEDUP_ANSWER_OK);
     }
     leave();
 }
@@ -176,292 +157,61 @@ void dedup_incoming_refuse(DedupFetch *f, const DedupFetchRecord *rec,
                                   rec->id | DEDUP_MISSING) == rec->id;
     }
     if (refused) {
-        stat64_add(why == DEDUP_ANSWER_DIGEST ? &in.nack_digest : &in.nack_io,
-                   1);
-        dedup_answers_add(in.answers, rec->id, why);
+        stat64_add(why == DEDUP_ANSWER_DIGEST ? &dedup_in.nack_digest
+                                              : &dedup_in.nack_io, 1);
+        dedup_answers_add(dedup_in.answers, rec->id, why);
     }
     leave();
 }
 
-/* Elements */
+/* Beginning and end */
 
-static bool load_ram(DedupReader *r)
+void dedup_incoming_begin(const uint8_t *key)
 {
-    unsigned len = dedup_get_be(r, 1);
-    const uint8_t *name = dedup_get_bytes(r, len);
-    uint64_t used = dedup_get_be(r, 8), pages;
-    g_autofree char *id = NULL;
-    DedupRam *dr = NULL;
-    RAMBlock *rb;
+    DedupFetch *fetch = dedup_fetch_new(key);
 
-    if (r->bad) {
-        return false;
-    }
-    id = g_strndup((const char *)name, len);
-    rb = qemu_ram_block_by_name(id);
-    if (!rb || used > rb->max_length) {
-        error_report("dedup: no RAM block '%s' of %" PRIu64 " bytes", id,
-                     used);
-        return false;
-    }
-    dr = dedup_ram_get(rb);
-    if (dr && (dr->ids || migrate_ram_is_ignored(rb))) {
-        error_report("dedup: RAM block '%s' is not expected", id);
-        return false;
-    }
-    if (dr) {
-        dr->ids = g_try_new0(uint32_t, dr->pages);
-        dr = dr->ids ? dr : NULL;
-    }
-    pages = MIN(used, rb->used_length) >> DEDUP_PAGE_BITS;
-    /* Each page once in the inbox and once in what is being read */
-    in.max_backlog += 2 * pages;
-    g_ptr_array_add(in.rams, dr);
-    g_array_append_val(in.limits, pages);
-    return true;
+    dedup_in.ever = dedup_in.announced = true;
+    dedup_in.refuse = false;
+    qatomic_set(&dedup_in.stopped, false);
+    dedup_in.last_id = 0;
+    dedup_in.max_backlog = 65536;
+    stat64_init(&dedup_in.live, 0);
+    stat64_init(&dedup_in.records, 0);
+    stat64_init(&dedup_in.fetched, 0);
+    stat64_init(&dedup_in.superseded, 0);
+    stat64_init(&dedup_in.nack_digest, 0);
+    stat64_init(&dedup_in.nack_io, 0);
+    dedup_in.rams = g_ptr_array_new();
+    dedup_in.limits = g_array_new(false, false, sizeof(uint64_t));
+    dedup_in.answers = dedup_answers_new(fetch);
+    qatomic_set(&dedup_in.fetch, fetch);
 }
-
-static int load_setup(const uint8_t *buf, size_t len)
-{
-    const uint8_t *key;
-    unsigned version, flags, n;
-    DedupFetch *fetch;
-    DedupReader r;
-
-    if (in.announced) {
-        error_report("dedup: second SETUP");
-        return -EINVAL;
-    }
-    dedup_reader_init(&r, buf, len);
-    version = dedup_get_be(&r, 2);
-    flags = dedup_get_be(&r, 2);
-    key = dedup_get_bytes(&r, DEDUP_KEY_LEN);
-    if (r.bad) {
-        return -EINVAL;
-    }
-    in.ever = in.announced = true;
-    in.refuse = false;
-    qatomic_set(&in.stopped, false);
-    in.last_id = 0;
-    in.max_backlog = 65536;
-    stat64_init(&in.live, 0);
-    stat64_init(&in.records, 0);
-    stat64_init(&in.fetched, 0);
-    stat64_init(&in.superseded, 0);
-    stat64_init(&in.nack_digest, 0);
-    stat64_init(&in.nack_io, 0);
-    in.rams = g_ptr_array_new();
-    in.limits = g_array_new(false, false, sizeof(uint64_t));
-    fetch = dedup_fetch_new(key);
-    in.answers = dedup_answers_new(fetch);
-    qatomic_set(&in.fetch, fetch);
-    if (version != DEDUP_WIRE_VERSION) {
-        in.refuse = true;
-        return 0;
-    }
-    if (flags & 1) {
-        dedup_track(true);
-    }
-    n = dedup_get_be(&r, 2);
-    if (n > DEDUP_WIRE_MAX_BLOCKS) {
-        return -EINVAL;
-    }
-    WITH_RCU_READ_LOCK_GUARD() {
-        while (n--) {
-            if (!load_ram(&r)) {
-                return -EINVAL;
-            }
-        }
-    }
-    n = dedup_get_be(&r, 2);
-    if (n > DEDUP_WIRE_MAX_DISKS) {
-        return -EINVAL;
-    }
-    while (n--) {
-        unsigned copy = dedup_get_be(&r, 1);
-        unsigned plen = dedup_get_be(&r, 2);
-        const uint8_t *path = dedup_get_bytes(&r, plen);
-
-        if (r.bad || copy >= DEDUP_COPY__MAX) {
-            return -EINVAL;
-        }
-        dedup_fetch_add_disk(in.fetch, g_strndup((const char *)path, plen),
-                             copy);
-    }
-    if (r.bad || r.p != r.end) {
-        return -EINVAL;
-    }
-    dedup_fetch_start(in.fetch);
-    qatomic_set(&dedup_incoming_active, true);
-    return 0;
-}
-
-static int load_extents(const uint8_t *buf, size_t len)
-{
-    unsigned disk, n;
-    DedupReader r;
-    DedupExtent e;
-
-    dedup_reader_init(&r, buf, len);
-    if (in.refuse) {
-        return 0;
-    }
-    disk = dedup_get_be(&r, 2);
-    n = dedup_get_be(&r, 2);
-    if (r.bad || disk >= dedup_fetch_disks(in.fetch) ||
-        len != 4 + (size_t)n * DEDUP_WIRE_EXTENT_LEN) {
-        return -EINVAL;
-    }
-    while (n--) {
-        if (!dedup_get_extent(&r, &e) ||
-            !dedup_fetch_add_extent(in.fetch, disk, &e)) {
-            return -EINVAL;
-        }
-    }
-    return 0;
-}
-
-typedef struct Batch {
-    DedupFetchRecord recs[DEDUP_WIRE_MAX_BATCH];
-    unsigned n;
-} Batch;
-
-static int load_record(void *opaque, uint32_t id, const DedupRecord *rec)
-{
-    Batch *b = opaque;
-    DedupFetchRecord *fr;
-    uint32_t v, *word;
-    DedupRam *dr;
-
-    if (in.refuse) {
-        dedup_answers_add(in.answers, id, DEDUP_ANSWER_IO);
-        return 0;
-    }
-    if (id <= in.last_id || id > DEDUP_MAX_ID ||
-        rec->block >= in.rams->len ||
-        rec->page >= g_array_index(in.limits, uint64_t, rec->block) ||
-        rec->disk >= dedup_fetch_disks(in.fetch) ||
-        rec->sector > INT64_MAX / DEDUP_SECTOR - DEDUP_PAGE_SIZE) {
-        error_report("dedup: record %u is out of bounds (block %u page %"
-                     PRIu64 " disk %u sector %" PRIu64 ")", id, rec->block,
-                     rec->page, rec->disk, rec->sector);
-        return -EINVAL;
-    }
-    in.last_id = id;
-    stat64_add(&in.records, 1);
-    dr = g_ptr_array_index(in.rams, rec->block);
-    if (!dr) {
-        dedup_answers_add(in.answers, id, DEDUP_ANSWER_IO);
-        return 0;
-    }
-    word = &dr->ids[rec->page];
-    do {
-        v = settled(word);
-    } while (qatomic_cmpxchg(word, v, id) != v);
-    if (!v) {
-        stat64_add(&in.live, 1);
-    } else if (!(v & DEDUP_MISSING)) {
-        stat64_add(&in.superseded, 1);
-    }
-
-    if (b->n == DEDUP_WIRE_MAX_BATCH) {
-        dedup_fetch_add(in.fetch, b->recs, b->n);
-        b->n = 0;
-    }
-    fr = &b->recs[b->n++];
-    fr->dr = dr;
-    fr->page = rec->page;
-    fr->sector = rec->sector;
-    fr->id = id;
-    fr->disk = rec->disk;
-    memcpy(fr->digest, rec->digest, DEDUP_DIGEST_LEN);
-    return 0;
-}
-
-static int load_records(const uint8_t *buf, size_t len)
-{
-    g_autofree Batch *b = g_new(Batch, 1);
-    int ret;
-
-    if (dedup_fetch_backlog(in.fetch) > in.max_backlog) {
-        /* Storage hangs, and pages are sent again and again meanwhile */
-        dedup_fetch_trim(in.fetch);
-    }
-    if (dedup_fetch_backlog(in.fetch) > in.max_backlog) {
-        error_report("dedup: more records than pages");
-        return -EINVAL;
-    }
-    b->n = 0;
-    ret = dedup_decode_records(buf, len, load_record, b);
-    dedup_fetch_add(in.fetch, b->recs, b->n);
-    return ret ? -EINVAL : 0;
-}
-
-int dedup_incoming_load(QEMUFile *f)
-{
-    unsigned type = qemu_get_be16(f);
-    uint32_t len = qemu_get_be32(f);
-    g_autofree uint8_t *buf = NULL;
-    int ret = qemu_file_get_error(f);
-
-    if (ret) {
-        return ret;
-    }
-    if (len > DEDUP_WIRE_MAX_PAYLOAD || in.stopped ||
-        (!in.announced && type != DEDUP_ELEMENT_SETUP)) {
-        error_report("dedup: element %u of %u bytes is not expected", type,
-                     len);
-        return -EINVAL;
-    }
-    buf = g_malloc(len);
-    if (qemu_get_buffer(f, buf, len) != len) {
-        return qemu_file_get_error(f) ?: -EIO;
-    }
-    switch (type) {
-    case DEDUP_ELEMENT_SETUP:
-        ret = load_setup(buf, len);
-        break;
-    case DEDUP_ELEMENT_EXTENTS:
-        ret = load_extents(buf, len);
-        break;
-    case DEDUP_ELEMENT_RECORDS:
-        ret = load_records(buf, len);
-        break;
-    default:
-        ret = -EINVAL;
-    }
-    if (ret) {
-        error_report("dedup: element %u of %u bytes is malformed", type, len);
-    }
-    return ret;
-}
-
-/* The end */
 
 void dedup_incoming_stop(void)
 {
-    if (!in.announced || in.stopped) {
+    if (!dedup_in.announced || dedup_in.stopped) {
         return;
     }
-    qatomic_set(&in.stopped, true);
+    qatomic_set(&dedup_in.stopped, true);
     smp_mb();                   /* pairs with enter() */
     /* Acquire: what fetchers wrote is seen, and memory is theirs no more */
-    while (qatomic_load_acquire(&in.copying)) {
+    while (qatomic_load_acquire(&dedup_in.copying)) {
         cpu_relax();
         sched_yield();
     }
-    trace_dedup_incoming_stop(stat64_get(&in.fetched), stat64_get(&in.live));
+    trace_dedup_incoming_stop(stat64_get(&dedup_in.fetched),
+                              stat64_get(&dedup_in.live));
 }
 
 int dedup_incoming_finish(void)
 {
     uint64_t live;
 
-    if (!in.announced) {
+    if (!dedup_in.announced) {
         return 0;
     }
     dedup_incoming_stop();
-    live = stat64_get(&in.live);
+    live = stat64_get(&dedup_in.live);
     if (live && !dedup_inject.no_supersede) {
         error_report("dedup: %" PRIu64 " pages were neither fetched nor sent",
                      live);
@@ -480,7 +230,7 @@ void dedup_incoming_cleanup(void)
     DedupFetch *fetch;
     int err;
 
-    if (!in.announced) {
+    if (!dedup_in.announced) {
         return;
     }
     dedup_incoming_stop();
@@ -488,7 +238,7 @@ void dedup_incoming_cleanup(void)
     info = dedup_incoming_query();
     info->active = false;
     info->backlog = 0;
-    in.last = *info;
+    dedup_in.last = *info;
     qapi_event_send_x_dedup_incoming_done(info);
     qapi_free_DedupIncomingInfo(info);
 
@@ -500,41 +250,41 @@ void dedup_incoming_cleanup(void)
     if (err && err != -EINVAL && mis->to_src_file) {
         qemu_file_shutdown(mis->to_src_file);
     }
-    g_clear_pointer(&in.answers, dedup_answers_free);
-    fetch = in.fetch;
-    qatomic_set(&in.fetch, NULL);
+    g_clear_pointer(&dedup_in.answers, dedup_answers_free);
+    fetch = dedup_in.fetch;
+    qatomic_set(&dedup_in.fetch, NULL);
     dedup_fetch_stop(fetch);
-    for (unsigned i = 0; i < in.rams->len; i++) {
-        DedupRam *dr = g_ptr_array_index(in.rams, i);
+    for (unsigned i = 0; i < dedup_in.rams->len; i++) {
+        DedupRam *dr = g_ptr_array_index(dedup_in.rams, i);
 
         if (dr) {
             g_clear_pointer(&dr->ids, g_free);
         }
     }
-    g_clear_pointer(&in.rams, g_ptr_array_unref);
-    g_clear_pointer(&in.limits, g_array_unref);
-    in.announced = false;
-    qatomic_set(&in.stopped, false);
+    g_clear_pointer(&dedup_in.rams, g_ptr_array_unref);
+    g_clear_pointer(&dedup_in.limits, g_array_unref);
+    dedup_in.announced = false;
+    qatomic_set(&dedup_in.stopped, false);
 }
 
 DedupIncomingInfo *dedup_incoming_query(void)
 {
     DedupIncomingInfo *info;
 
-    if (!in.ever) {
+    if (!dedup_in.ever) {
         return NULL;
     }
     info = g_new0(DedupIncomingInfo, 1);
-    if (!in.fetch) {
-        *info = in.last;
+    if (!dedup_in.fetch) {
+        *info = dedup_in.last;
         return info;
     }
-    info->active = !in.stopped;
-    info->record_pages = stat64_get(&in.records);
-    info->fetched_pages = stat64_get(&in.fetched);
-    info->superseded_pages = stat64_get(&in.superseded);
-    info->nack_digest = stat64_get(&in.nack_digest);
-    info->nack_io = stat64_get(&in.nack_io);
-    dedup_fetch_query(in.fetch, info);
+    info->active = !dedup_in.stopped;
+    info->record_pages = stat64_get(&dedup_in.records);
+    info->fetched_pages = stat64_get(&dedup_in.fetched);
+    info->superseded_pages = stat64_get(&dedup_in.superseded);
+    info->nack_digest = stat64_get(&dedup_in.nack_digest);
+    info->nack_io = stat64_get(&dedup_in.nack_io);
+    dedup_fetch_query(dedup_in.fetch, info);
     return info;
 }

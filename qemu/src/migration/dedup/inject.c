@@ -28,6 +28,7 @@ static void inject_set(const char *name, unsigned value)
         { "copy-delay-us", &dedup_inject.copy_delay_us },
         { "answer-delay-us", &dedup_inject.answer_delay_us },
         { "window", &dedup_inject.window },
+        { "hold-below-ms", &dedup_inject.hold_below_ms },
         { "no-answers", .flag = &dedup_inject.no_answers },
         { "no-hello", .flag = &dedup_inject.no_hello },
         { "no-supersede", .flag = &dedup_inject.no_supersede },

@@ -14,6 +14,7 @@
 #define SAMPLE_MAX_US   200000
 #define LINK_SAMPLE_US  50000
 #define LINK_SAMPLE     (1 << 20)       /* bytes */
+#define LINK_SAMPLE_BIG (32 << 20)      /* much more than buffers take */
 #define STALL_US        100000
 #define CHUNK_S         0.05            /* of the link's time, a steal */
 #define FEW_S           0.01            /* not worth stealing */
@@ -68,7 +69,8 @@ void dedup_pace_link(DedupPace *p, int64_t now, uint64_t bytes,
     if (limit && p->link_rate > limit / PAGE) {
         p->link_rate = limit / PAGE;
     }
-    if (busy < LINK_SAMPLE_US || sent < LINK_SAMPLE) {
+    if (busy <= 0 || (sent < LINK_SAMPLE_BIG &&
+                      (busy < LINK_SAMPLE_US || sent < LINK_SAMPLE))) {
         return;
     }
     p->link_rate = sent * 1e6 / busy / PAGE;

@@ -200,7 +200,7 @@ static Sent try_record(DedupRam *dr, uint64_t page)
     rec->page = page;
     rec->disk = src.disk_of_slot[h.slot] - 1;
     rec->sector = h.sector;
-    dedup_digest(src.key, host, DEDUP_PAGE_SIZE, rec->digest);
+    dedup_digest(src.key, host, rec->digest);
     src.fig.record_pages++;
     return SENT_RECORD;
 }

@@ -26,6 +26,7 @@
 #include "../migration.h"
 #include "../migration-stats.h"
 #include "../multifd.h"
+#include "../options.h"
 #include "../qemu-file.h"
 #include "../savevm.h"
 #include "source-int.h"
@@ -298,6 +299,11 @@ bool dedup_source_hold_switchover(void)
 {
     int64_t now = now_us();
 
+    if (migrate_downtime_limit() < dedup_inject.hold_below_ms &&
+        !migration_in_postcopy()) {
+        g_usleep(1000);
+        return true;
+    }
     if (!src.running || !src.steal ||
         !dedup_pace_hold(&src.pace, unsettled())) {
         return false;

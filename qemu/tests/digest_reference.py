@@ -4,7 +4,8 @@
 
 SipHash-2-4 with 128 bits of output, written from the description in
 Aumasson and Bernstein, "SipHash: a fast short-input PRF" (INDOCRYPT 2012),
-and, for the 128-bit output, its authors' reference implementation.
+and, for the 128-bit output, its authors' reference implementation; and the
+tree of digest.h over it.
 """
 
 MASK = (1 << 64) - 1
@@ -52,8 +53,21 @@ def siphash128(key, message):
     return first.to_bytes(8, 'little') + second.to_bytes(8, 'little')
 
 
+def page_digest(key, page):
+    """:returns: 16 bytes; page has 4096"""
+    leaves = []
+    for lane in range(8):
+        column = b''.join(page[at:at + 8]
+                          for at in range(lane * 8, 4096, 64))
+        leaves.append(siphash128(key, column + lane.to_bytes(8, 'little')))
+    return siphash128(key, b''.join(leaves))
+
+
 if __name__ == '__main__':
     for length in (*range(0, 64, 8), 512, 4096):
         text = bytes(i % 256 for i in range(length))
         print('        { %d, "%s" },'
               % (length, siphash128(bytes(range(16)), text).hex()))
+    for number in range(4):
+        text = bytes((i * (number + 1) >> number) % 256 for i in range(4096))
+        print('        "%s",' % page_digest(bytes(range(16)), text).hex())
