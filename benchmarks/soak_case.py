@@ -18,7 +18,8 @@ class Attempt:
     :ivar disarm_after: seconds until it is disarmed, None: not at all
     :ivar hold: seconds to be held before the switch-over
     :ivar kill: the destination is killed, rather than cancelled
-    :ivar inject: faults of the destination, see inject.c
+    :ivar inject: faults of the destination, see inject.c; those of a source
+        take effect in the migration after
     """
 
     link: int = 25
@@ -36,6 +37,7 @@ class Attempt:
     disarm_after: float | None = None
     hold: float = 0.0
     downtime_ms: int = 300
+    tls: bool = False
     inject: str = ''
 
 
@@ -74,8 +76,9 @@ def _faults(chance: random.Random) -> str:
         'answer-delay-us': (1000, 50000, 400000),
         'no-answers': (1,),
         'no-hello': (1,),
+        'window': (64, 2000),
     }
-    weights = (5, 4, 4, 4, 1, 1)
+    weights = (5, 4, 4, 4, 1, 1, 2)
     number = chance.choice((1, 1, 2))
     names = set(chance.choices(list(possible), weights, k=number))
     return ','.join(
@@ -110,7 +113,32 @@ def _attempt(chance: random.Random, storage: str) -> Attempt:
         if postcopy is None and chance.random() < 0.15
         else 0.0,
         downtime_ms=chance.choice((1, 20, 300, 300, 1000)),
+        tls=chance.random() < 0.25,
         inject=_faults(chance),
+    )
+
+
+def _late(chance: random.Random) -> Attempt:
+    """Fetches come late, and nothing makes them superfluous: pages have
+    become something else, zeros perhaps, before and after."""
+    delay = chance.choice(
+        (
+            'fetch-delay-us=300000',
+            'fetch-delay-us=1000000',
+            'fetch-delay-us=3000000',
+            'pending-delay-us=400',
+            'copy-delay-us=400',
+        )
+    )
+    multifd = chance.choice((0, 2, 4))
+    return Attempt(
+        link=chance.choice((6, 12)),
+        steal=False,
+        multifd=multifd,
+        xbzrle=not multifd and chance.random() < 0.3,
+        downtime_ms=chance.choice((20, 100)),
+        tls=chance.random() < 0.25,
+        inject=delay,
     )
 
 
@@ -124,27 +152,37 @@ def choose(seed: int) -> Case:
     attempts = []
     lost = chance.choice((0, 0, 0, 1, 2)) if storage == 'shared' else 0
     for _ in range(lost):
+        attempt = _attempt(chance, storage)
         attempts.append(
             dataclasses.replace(
-                _attempt(chance, storage),
+                attempt,
                 postcopy_after=None,
                 preempt=False,
                 cancel_after=round(
                     chance.choice((0, 0.05, 0.3, 1, 3)) * chance.random(), 3
                 ),
                 kill=chance.random() < 0.25,
+                # Stock QEMU 10.0 hangs or crashes when multifd with TLS is
+                # given up while it connects.
+                tls=attempt.tls and not attempt.multifd,
             )
         )
     for _ in range(chance.choice((1, 1, 2, 3)) if storage == 'shared' else 1):
         attempts.append(_attempt(chance, storage))
+    mode = chance.choice(workload.MODES)
+    rate = chance.choice((500, 3000, 8000))
+    late = storage == 'shared' and chance.random() < 0.4
+    if late:
+        mode, rate = 'recycle', chance.choice((1000, 3000))
+        attempts[-1] = _late(chance)
     device = chance.choice(('virtio-blk', 'virtio-blk', 'virtio-scsi', 'ide'))
     return Case(
         seed=seed,
         memory=memory,
         cache=chance.choice((24, 48, 64)),
         anon=chance.choice((0, 0, 12)),
-        mode=chance.choice(workload.MODES),
-        rate=chance.choice((500, 3000, 8000)),
+        mode=mode,
+        rate=rate,
         format=chance.choice(disk.FORMATS),
         layout=chance.choice(disk.LAYOUTS),
         device=device,
@@ -152,8 +190,12 @@ def choose(seed: int) -> Case:
         disks=chance.choice((1, 1, 2)) if storage == 'shared' else 1,
         storage=storage,
         storage_rate=chance.choice((1, 5, 20)) * 1_000_000,
-        stock=chance.choices(('none', 'source', 'destination'), (12, 1, 1))[0],
-        stale_disk=storage == 'shared' and chance.random() < 0.12,
+        stock='none'
+        if late
+        else chance.choices(('none', 'source', 'destination'), (12, 1, 1))[0],
+        stale_disk=storage == 'shared'
+        and not late
+        and chance.random() < 0.12,
         attempts=tuple(attempts),
     )
 

@@ -4,6 +4,7 @@
 import contextlib
 import dataclasses
 from pathlib import Path
+import secrets
 import time
 
 from benchmarks import soak_case
@@ -215,12 +216,19 @@ class SoakRun:
             pause_before_switchover=attempt.hold > 0
             or self.case.storage == 'own',
             paused=True,
+            tls=self._tls() if attempt.tls else None,
             parameters={
                 'zero-page-detection': 'legacy'
                 if attempt.legacy_zero
                 else 'multifd'
             },
         )
+
+    def _tls(self) -> options.TlsCredentials:
+        folder = self._folder / 'tls'
+        folder.mkdir(exist_ok=True)
+        (folder / 'keys.psk').write_text(f'qemu:{secrets.token_hex(32)}\n')
+        return options.TlsCredentials(folder, folder, 'psk')
 
     def _attempt(self, attempt: soak_case.Attempt, hop: dict) -> bool:
         """Migrate; return whether the guest has arrived."""

@@ -25,6 +25,7 @@ _PROGRAM = (
     'files.c',
     'anon.c',
     'small.c',
+    'recycle.c',
     'direct.c',
     'channel.c',
     'worker.c',

@@ -15,7 +15,7 @@
 
 static const char *const mode_names[] = {
     "idle", "read", "pagecache-writer", "anon-writer", "mixed",
-    "small-files",
+    "small-files", "recycle",
 };
 
 enum mode mode_by_name(const char *name)

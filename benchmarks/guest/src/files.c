@@ -278,23 +278,46 @@ uint64_t files_resident(void)
     return resident;
 }
 
+bool files_pick(struct run *run)
+{
+    uint64_t left;
+
+    if (!active_count) {
+        return false;
+    }
+    random_state = pattern_next(random_state);
+    run->file = random_state % active_count;
+    run->page = (random_state >> 32) % files[run->file].pages &
+                ~(CHUNK_PAGES - 1ull);
+    left = files[run->file].pages - run->page;
+    run->pages = left < CHUNK_PAGES ? left : CHUNK_PAGES;
+    return true;
+}
+
+void files_forget(const struct run *run)
+{
+    posix_fadvise(files[run->file].fd, run->page * PAGE_BYTES,
+                  run->pages * PAGE_BYTES, POSIX_FADV_DONTNEED);
+}
+
+uint64_t files_verify_run(const struct run *run)
+{
+    return verify_chunk(&files[run->file], run->page) * PAGE_BYTES;
+}
+
 /* A random run of pages gets its next version, through the page cache. */
 uint64_t files_write_some(void)
 {
+    struct run run;
     struct file *file;
     uint64_t page, count;
 
-    if (!active_count) {
+    if (!files_pick(&run) || !files[run.file].writable) {
         return 0;
     }
-    random_state = pattern_next(random_state);
-    file = &files[random_state % active_count];
-    if (!file->writable) {
-        return 0;
-    }
-    page = (random_state >> 32) % file->pages & ~(CHUNK_PAGES - 1ull);
-    count = file->pages - page;
-    count = count < CHUNK_PAGES ? count : CHUNK_PAGES;
+    file = &files[run.file];
+    page = run.page;
+    count = run.pages;
     for (uint64_t i = 0; i < count; i++) {
         file->versions[page + i]++;
         pattern_fill(chunk + i * PAGE_WORDS, start_of(file, page + i));

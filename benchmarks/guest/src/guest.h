@@ -23,6 +23,8 @@
  *   small-files        creates, deletes, reads and appends to many small
  *                      files, as PostMark does; the rate is of both reading
  *                      and writing
+ *   recycle            gives pages of the page cache to anonymous memory and
+ *                      to zeros, and back; the rate is of what is given
  *
  * Channel: one command a line in, one JSON object a line out.
  *   ping                           {"type":"reply","command":"ping",...}
@@ -59,7 +61,8 @@
 #define MAX_DISKS 8
 
 enum mode {
-    IDLE, READ, PAGECACHE_WRITER, ANON_WRITER, MIXED, SMALL_FILES, MODES
+    IDLE, READ, PAGECACHE_WRITER, ANON_WRITER, MIXED, SMALL_FILES, RECYCLE,
+    MODES
 };
 
 struct config {
@@ -114,6 +117,15 @@ void files_flush_some(void);
 void files_flush_all(void);
 void files_unmount(void);
 
+/* Pages of an active file that lie one after the other */
+struct run {
+    unsigned file;
+    uint64_t page, pages;
+};
+bool files_pick(struct run *run);               /* at random; false: none */
+void files_forget(const struct run *run);       /* not cached any more */
+uint64_t files_verify_run(const struct run *run);
+
 /* anon.c */
 void anon_fill(void);
 uint64_t anon_verify_some(uint64_t bytes);
@@ -124,6 +136,10 @@ uint64_t anon_write_some(void);
 uint64_t small_some(uint64_t *read);            /* bytes written */
 uint64_t small_verify_all(void);
 void small_flush(void);
+
+/* recycle.c */
+uint64_t recycle_some(uint64_t *read);          /* bytes written */
+uint64_t recycle_verify_all(void);
 
 /* direct.c */
 bool direct_read(bool random, uint64_t us, uint64_t *bytes,

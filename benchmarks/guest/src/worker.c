@@ -99,7 +99,7 @@ static void verify(const char *words)
     uint64_t resident = 0, cache = 0, disk = 0, anon = 0;
 
     if (all || strstr(words, "anon")) {
-        anon = anon_verify_all();
+        anon = anon_verify_all() + recycle_verify_all();
     }
     if (all || strstr(words, "cache")) {
         resident = files_resident();
@@ -170,12 +170,13 @@ static void step(void)
     uint64_t elapsed = now_us() - started_us, did = 0;
     static bool turn;
 
-    if (mode == SMALL_FILES) {
+    if (mode == SMALL_FILES || mode == RECYCLE) {
         uint64_t handled = counters.written - written_before +
                            counters.verified - verified_before;
 
         if (due(config.rate, handled, elapsed)) {
-            uint64_t read, wrote = small_some(&read);
+            uint64_t read, wrote = mode == RECYCLE ? recycle_some(&read)
+                                                   : small_some(&read);
 
             counters.written += wrote;
             counters.verified += read;

@@ -112,6 +112,20 @@ class GuestTest(base.TestCase):
         self.assertEqual(0, reply['errors'], reply['error'])
         self.assertGreater(reply['disk'], MIB << 20)
 
+    def test_recycle(self):
+        _, talk = self.boot([self.make_disk()], mode='recycle')
+        # each of its 160 runs of 64 KiB has been to and fro
+        self.eventually(lambda: talk.wait_report().written > 24 << 20,
+                        '24 MiB of recycled memory')
+        talk.command('stop')
+        cached = talk.command('stat')['Cached']
+        reply = talk.verify('anon')
+        self.assertEqual(0, reply['errors'], reply['error'])
+        self.assertEqual(10 << 20, reply['anon'])
+        # what was given away is not cached any more
+        talk.verify('cache')
+        self.assertGreater(talk.command('stat')['Cached'], cached + 4096)
+
     def test_reads_its_disk_directly(self):
         _, talk = self.boot([self.make_disk()])
         for kind, size in (('seq', 128 << 10), ('random', 4 << 10)):

@@ -39,6 +39,16 @@ class SoakCaseTest(base.TestCase):
             # the last attempt is one that is to arrive
             self.assertIsNone(case.attempts[-1].cancel_after)
 
+    def test_late_fetches_are_frequent(self):
+        cases = list(map(soak_case.choose, SEEDS))
+        late = [case for case in cases
+                if case.mode == 'recycle' and case.attempts[-1].inject
+                and case.stock == 'none' and not case.attempts[-1].steal]
+        self.assertGreater(len(late), len(SEEDS) / 5)
+        for multifd in (True, False):
+            self.assertTrue([case for case in late if multifd ==
+                             bool(case.attempts[-1].multifd)])
+
     def test_words_of_a_report(self):
         case = dataclasses.asdict(soak_case.choose(4))
         self.assertIn(case['mode'], soak_case.words(case))
