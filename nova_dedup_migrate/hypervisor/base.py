@@ -16,6 +16,7 @@ happened, and after one that did not complete the destination is gone
     running  <----+----->  cancelled    (gone)
                   |
     postmigrate <-+----->  completed    running, or paused by option
+    (or gone)
 """
 
 import abc
@@ -24,9 +25,14 @@ import abc
 class Guest(abc.ABC):
     """A guest on one host.
 
+    :cvar source_stays: whether a guest that has migrated away stays at
+        its source, in the run state postmigrate, until it is destroyed.
+        If not it is gone, as a guest that was destroyed.
     :ivar name: for people
     :ivar events: EventLog of this guest, since its last start
     """
+
+    source_stays = True
 
     @abc.abstractmethod
     def start(self, paused=False):
@@ -73,6 +79,41 @@ class Guest(abc.ABC):
 
         :returns: memory.RamImage.  Of a running guest it is no snapshot.
         """
+
+    @abc.abstractmethod
+    def dirty_rate(self, seconds=1):
+        """Measure how fast the guest writes to memory.
+
+        By a sample of the pages (calc-dirty-rate), so it costs a guest
+        little.  Memory that is written to several times in that time
+        counts once.
+
+        :param seconds: how long to measure, 1 to 60
+        :returns: bytes per second, in steps of 1 MiB
+        """
+
+    @abc.abstractmethod
+    def disks(self):
+        """Map the name of each disk to what arm_dedup calls its device.
+
+        The names are those the guest was defined with: the id of a
+        spec.Disk, or the target (vda) of libvirt.
+        """
+
+    @abc.abstractmethod
+    def progress(self, dedup=True):
+        """Look at the migration that leaves this guest's host.
+
+        Unlike Migration.progress it knows neither what was asked for
+        nor how it ended, but it needs nobody to have called migrate().
+
+        :param dedup: include dedup_statistics(), if there are any
+        :returns: progress.Progress, status none if there was none yet
+        """
+
+    @abc.abstractmethod
+    def is_patched(self):
+        """Whether this QEMU can leave out what storage holds."""
 
     @abc.abstractmethod
     def track_dedup(self, enable=True):

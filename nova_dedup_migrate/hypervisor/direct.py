@@ -6,21 +6,16 @@ import shutil
 import socket
 import tempfile
 
-from nova_dedup_migrate.hypervisor import base
 from nova_dedup_migrate.hypervisor import command
 from nova_dedup_migrate.hypervisor import direct_migration
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import events
-from nova_dedup_migrate.hypervisor import memory
 from nova_dedup_migrate.hypervisor import process
 from nova_dedup_migrate.hypervisor import qmp
-from nova_dedup_migrate.hypervisor import statistics
-
-#: Seconds that writing a GiB of guest memory to a file may take.
-_SAVE_S_PER_GIB = 120
+from nova_dedup_migrate.hypervisor import qmp_guest
 
 
-class DirectGuest(base.Guest):
+class DirectGuest(qmp_guest.QmpGuest):
     """A guest that is one QEMU process on this machine.
 
     :param spec: GuestSpec
@@ -35,7 +30,6 @@ class DirectGuest(base.Guest):
         self.spec = spec
         self.name = name or spec.name
         self.events = events.EventLog()
-        self.qmp_timeout = 60.0
         self._given_dir = run_dir
         self._sockets = None
         self._process = None
@@ -157,21 +151,21 @@ class DirectGuest(base.Guest):
 
     # Monitor
 
-    def qmp(self, command, /, **arguments):
-        return self._execute(command, arguments)
-
-    def _execute(self, command, arguments, timeout=None, oob=False):
+    def execute(self, command, arguments, timeout=None, oob=False):
         if self._qmp is None:
             raise errors.GuestNotRunning(name=self.name)
         return self._qmp.execute(command, arguments,
                                  timeout or self.qmp_timeout, oob)
 
+    def execute_with_fd(self, fd, command, arguments):
+        if self._qmp is None:
+            raise errors.GuestNotRunning(name=self.name)
+        return self._qmp.execute_with_fd(fd, command, arguments,
+                                         self.qmp_timeout)
+
     def qmp_oob(self, command, /, **arguments):
         """Run a command out of band: it does not wait for the main loop."""
-        return self._execute(command, arguments, oob=True)
-
-    def run_state(self):
-        return self.qmp('query-status')['status']
+        return self.execute(command, arguments, oob=True)
 
     def pause(self):
         self.qmp('stop')
@@ -179,53 +173,8 @@ class DirectGuest(base.Guest):
     def cont(self):
         self.qmp('cont')
 
-    def save_memory(self, directory):
-        directory = pathlib.Path(directory).absolute()
-        directory.mkdir(parents=True, exist_ok=True)
-        files = []
-        for part in memory.ranges(self):
-            path = directory / ('ram-%x.bin' % part.start)
-            self._execute('pmemsave',
-                          {'val': part.start, 'size': part.size,
-                           'filename': str(path)},
-                          60 + _SAVE_S_PER_GIB * part.size / memory.GIB)
-            files.append(memory.RamFile(part, path))
-        return memory.RamImage(tuple(files))
-
-    # Dedup
-
-    def _dedup(self, command, **arguments):
-        try:
-            return self.qmp(command, **arguments)
-        except errors.CommandNotFound as error:
-            raise errors.DedupNotSupported(name=self.name) from error
-
-    def track_dedup(self, enable=True):
-        self._dedup('x-dedup-track', enable=enable)
-
-    def arm_dedup(self, copy='shared', disks=(), steal=True):
-        arguments = {'disks': list(disks)} if disks else {}
-        self._dedup('x-dedup-arm', copy=copy, steal=steal, **arguments)
-
-    def disarm_dedup(self):
-        self._dedup('x-dedup-disarm')
-
-    def load_dedup_map(self, fd):
-        if self._qmp is None:
-            raise errors.GuestNotRunning(name=self.name)
-        name = 'dedup-map-%d' % fd
-        self._qmp.execute_with_fd(fd, 'getfd', {'fdname': name},
-                                  self.qmp_timeout)
-        try:
-            self._dedup('x-dedup-load-map', fdname=name)
-        except errors.DedupNotSupported:
-            # whoever knows the command consumes the descriptor
-            self.qmp('closefd', fdname=name)
-            raise
-
-    def dedup_statistics(self):
-        return statistics.DedupStatistics.from_qmp(
-            self._dedup('query-x-dedup'))
+    def disks(self):
+        return {name: name for name in self.spec.disk_ids()}
 
     # Migration
 

@@ -6,20 +6,15 @@ waits with -incoming defer, both sides get the same capabilities, the
 destination listens, the source connects.
 """
 
-import dataclasses
 import time
 
-from nova_dedup_migrate.hypervisor import base
 from nova_dedup_migrate.hypervisor import decode
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import options as migration_options
+from nova_dedup_migrate.hypervisor import polling
 from nova_dedup_migrate.hypervisor import progress
 
 _TLS_ID = 'migration-tls'
-#: Longest wait for an event before the status is looked at again.
-_POLL_S = 0.25
-#: States in which QEMU waits for a decision of ours.
-_HELD = ('pre-switchover', 'postcopy-paused')
 
 
 def begin(source, destination, options):
@@ -38,13 +33,12 @@ def begin(source, destination, options):
         address = _listen(destination, options)
         _prepare(source, options, 'client')
         armed = _is_armed(source)
-        mark = source.events.mark()
         source.qmp('migrate', uri=address)
     except errors.HypervisorError:
         if destination.is_alive() and destination.run_state() == 'inmigrate':
             destination.destroy()
         raise
-    return DirectMigration(source, destination, options, armed, mark)
+    return DirectMigration(source, destination, options, armed)
 
 
 def _prepare(guest, options, endpoint):
@@ -64,7 +58,7 @@ def _prepare(guest, options, endpoint):
 
 def _listen(destination, options):
     """Make the destination listen, return the URI to connect to."""
-    if options.transport == 'unix':
+    if options.transport != 'tcp':
         uri = 'unix:%s' % destination.migration_socket
         destination.migration_socket.unlink(missing_ok=True)
     else:
@@ -95,81 +89,31 @@ def _is_armed(source):
     return info.source is not None and info.source.state == 'armed'
 
 
-class DirectMigration(base.Migration):
+class DirectMigration(polling.PolledMigration):
     """A migration that was begun.
 
     :param armed: whether dedup is armed; None if QEMU has none
-    :param mark: in the source's events, from before it began
     """
 
-    def __init__(self, source, destination, options, armed, mark):
-        self._source = source
+    def __init__(self, source, destination, options, armed):
+        super().__init__(source)
         self._destination = destination
         self._options = options
         self._armed = armed
-        self._mark = mark
-        self._eta = progress.Eta()
         self._failure = None
 
     def progress(self):
         try:
-            reply = self._source.qmp('query-migrate')
-            dedup = (self._source.dedup_statistics() if self._armed
-                     else None)
+            now = self._source.progress(dedup=bool(self._armed))
         except (errors.QmpDisconnected, errors.GuestNotRunning) as error:
             raise errors.MigrationFailed(
                 name=self._source.name, status='source lost',
                 reason=self._source.last_words() or error) from error
-        now = progress.Progress.from_qmp(reply, dedup)
-        if not now.rounds:
-            # QEMU has not counted yet what there is to send
-            return now
-        eta = self._eta.update(time.monotonic(), now.remaining_bytes)
-        return dataclasses.replace(now, eta_s=eta)
-
-    def watch(self, interval=0.5):
-        while True:
-            mark = self._source.events.mark()
-            now = self.progress()
-            if now.finished:
-                self._settle(now)
-            yield now
-            if now.finished or now.status in _HELD:
-                return
-            self._sleep(mark, interval)
-
-    def wait(self, timeout):
-        return self.wait_status(('completed',), timeout)
-
-    def wait_status(self, statuses, timeout):
-        deadline = time.monotonic() + timeout
-        while True:
-            mark = self._source.events.mark()
-            now = self.progress()
-            if now.finished:
-                self._settle(now, deadline)
-            if now.status in statuses:
-                return now
-            if now.finished or now.status == 'postcopy-paused':
-                raise self._failure or self._failed(now)
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise errors.WaitTimeout(
-                    what='migration status %s (it is %s)' % (
-                        ' or '.join(statuses), now.status),
-                    seconds=timeout)
-            self._sleep(mark, min(_POLL_S, left))
-
-    def _sleep(self, mark, seconds):
-        """Wait for a change of status, at most some seconds."""
-        deadline = time.monotonic() + seconds
-        try:
-            self._source.events.wait('MIGRATION', mark, seconds)
-        except errors.WaitTimeout:
-            # also raised at once if the source is gone
-            time.sleep(max(0.0, deadline - time.monotonic()))
+        return self._with_eta(now)
 
     def _failed(self, now):
+        if self._failure is not None:
+            return self._failure
         reason = now.error or 'no reason given'
         words = self._destination.last_words()
         if words and now.status != 'cancelled':
@@ -177,9 +121,7 @@ class DirectMigration(base.Migration):
         return errors.MigrationFailed(name=self._source.name,
                                       status=now.status, reason=reason)
 
-    def _settle(self, now, deadline=None):
-        """See to it that exactly one of the two guests is in charge."""
-        deadline = deadline or time.monotonic() + 60
+    def _settle(self, now, deadline):
         if now.status == 'completed':
             self._wait_arrival(deadline)
             self._leave(self._source, 'finish-migrate', deadline)
@@ -187,7 +129,7 @@ class DirectMigration(base.Migration):
         # QEMU ends by itself when what it receives fails; its log is
         # complete only then
         self._destination.wait_exit(2.0 if now.status == 'failed' else 0.0)
-        self._failure = self._failure or self._failed(now)
+        self._failure = self._failed(now)
         self._destination.destroy()
         self._leave(self._source, 'finish-migrate', deadline)
 
@@ -258,10 +200,7 @@ class DirectMigration(base.Migration):
         self._source.qmp_oob('migrate-pause')
         # The destination's main loop may be waiting for a page: only its
         # events, and commands out of band, still get through.
-        for guest, mark in zip(guests, marks, strict=True):
-            guest.events.wait(
-                'MIGRATION', mark, timeout,
-                lambda data: data.get('status') == 'postcopy-paused')
+        self._wait_interrupted(guests, marks, timeout)
 
     def recover(self, timeout=60.0):
         socket = self._destination.migration_socket

@@ -23,12 +23,26 @@ class OptionError(HypervisorError, ValueError):
     template = '{option}={value!r} is not usable: {reason}'
 
 
+class NotOffered(OptionError):
+    """What is below has no way to do it; reason says what lacks it."""
+
+
 class BinaryNotFound(HypervisorError):
     template = '{binary} does not exist or cannot be executed'
 
 
 class AddressInUse(HypervisorError):
     template = '{address} is already in use'
+
+
+class HypervisorUnavailable(HypervisorError):
+    template = '{uri} cannot be used: {reason}'
+
+
+class HypervisorRefused(HypervisorError):
+    """libvirt said no; code is its VIR_ERR_ number."""
+
+    template = '{action} of guest {name}: {reason}'
 
 
 class GuestNotRunning(HypervisorError):

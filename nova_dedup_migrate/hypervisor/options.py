@@ -47,6 +47,9 @@ class TlsCredentials:
 class MigrationOptions:
     """Options of one migration.
 
+    An implementation that has no way to do what an option asks for
+    refuses it with NotOffered, before anything has happened.
+
     :param max_bandwidth: bytes per second, None for no limit
     :param max_postcopy_bandwidth: the same for the background transfer
         during post-copy
@@ -56,7 +59,8 @@ class MigrationOptions:
     :param xbzrle_cache_size: bytes, a power of two
     :param return_path: as libvirt does it; dedup needs it
     :param paused: leave the guest paused at the destination
-    :param transport: unix (one machine) or tcp (loopback)
+    :param transport: unix (one machine only) or tcp, None for what the
+        implementation does best
     :param port: TCP port of the destination, 0 for any free one
     :param capabilities: further QEMU capabilities by name
     :param parameters: further QEMU parameters by name
@@ -75,7 +79,7 @@ class MigrationOptions:
     return_path: bool = True
     pause_before_switchover: bool = False
     paused: bool = False
-    transport: str = 'unix'
+    transport: str | None = None
     port: int = 0
     tls: TlsCredentials | None = None
     capabilities: dict[str, bool] = dataclasses.field(default_factory=dict)
@@ -111,9 +115,8 @@ class MigrationOptions:
                     'it needs postcopy')
         self._check('return_path', self.return_path or not self.postcopy,
                     'postcopy needs it')
-        self._check('transport', self.transport in TRANSPORTS,
+        self._check('transport', self.transport in (None, *TRANSPORTS),
                     'expected one of ' + ', '.join(TRANSPORTS))
-
         self._check('port', _is_int(self.port, 0, 65535),
                     'expected 0 to 65535')
 

@@ -62,6 +62,12 @@ class IncomingStatistics:
     max_read_ns: int = 0
     backlog: int = 0
 
+    @classmethod
+    def from_event(cls, data):
+        """Decode the data of X_DEDUP_INCOMING_DONE."""
+        data = decode.mapping(data, 'X_DEDUP_INCOMING_DONE')
+        return decode.dataclass(cls, data.get('info'), 'info')
+
     @property
     def mean_read_ms(self):
         """Mean latency of a read request in milliseconds."""

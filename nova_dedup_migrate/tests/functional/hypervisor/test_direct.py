@@ -54,6 +54,10 @@ class StockLifecycleTest(conformance.LifecycleSuite, DirectCase):
     pass
 
 
+class StockFactsTest(conformance.FactsSuite, DirectCase):
+    pass
+
+
 class StockMigrationTest(conformance.MigrationSuite, DirectCase):
     pass
 
@@ -63,6 +67,10 @@ class StockWithoutDedupTest(conformance.StockSuite, DirectCase):
 
 
 class PatchedLifecycleTest(conformance.LifecycleSuite, DirectCase):
+    kind = 'patched'
+
+
+class PatchedFactsTest(conformance.FactsSuite, DirectCase):
     kind = 'patched'
 
 
@@ -111,6 +119,7 @@ class KvmMigrationTest(KvmCase):
 class KvmDedupTest(KvmCase):
     kind = 'patched'
 
+    tracked = conformance.DedupSuite.tracked
     test_armed_migration_reads_storage = (
         conformance.DedupSuite.test_armed_migration_reads_storage)
 

@@ -6,7 +6,7 @@ from nova_dedup_migrate.tests.functional.migration import scripted
 
 PAGES = range(scripted.FIRST, scripted.FIRST + 8)
 OTHER = scripted.FIRST + 32
-LATE = 'answer-delay-us=2000000'
+LATE = 'answer-delay-us=5000000'
 
 
 class StaleAnswerTest(case.MigrationCase):
@@ -33,7 +33,7 @@ class StaleAnswerTest(case.MigrationCase):
         one.fetched(len(PAGES))
         self.second_record(one, lost)
         if source_inject:
-            one.rounds()
+            one.until(lambda: one.figures().storage_pages, 'trust')
         else:
             one.until(lambda: one.figures().outstanding == 0, 'answers')
         return one.finish()

@@ -104,3 +104,16 @@ class DedupStatisticsTest(base.TestCase):
             ours = {f.name.replace('_', '-')
                     for f in dataclasses.fields(cls)}
             self.assertEqual(names, ours, struct)
+
+
+class IncomingEventTest(base.TestCase):
+
+    def test_event(self):
+        done = statistics.IncomingStatistics.from_event(
+            {'info': REPLY['incoming'], 'later': 'more'})
+        self.assertEqual(3, done.fetched_pages)
+
+    def test_malformed(self):
+        for data in (None, {}, {'info': 1}, {'info': {'reads': -1}}):
+            self.assertRaises(errors.MalformedReply,
+                              statistics.IncomingStatistics.from_event, data)

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A libvirtd, and the events of its guests."""
+
+import functools
+import json
+import threading
+
+import libvirt
+import libvirt_qemu
+
+from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.hypervisor import libvirt_monitor
+
+#: Longest data of an event that is decoded, in characters.
+MAX_EVENT = 1 << 20
+#: Seconds between keep-alive messages, and how many may be missed.
+_KEEP_ALIVE = (5, 5)
+
+
+@functools.cache
+def _start_event_loop():
+    """Run libvirt's event loop in a thread, for all connections."""
+    # instead of printing all errors, those included that are expected
+    libvirt.registerErrorHandler(lambda *args: None, None)
+    libvirt.virEventRegisterDefaultImpl()
+
+    def run():
+        while True:
+            libvirt.virEventRunDefaultImpl()
+
+    threading.Thread(target=run, name='libvirt-events', daemon=True).start()
+
+
+class LibvirtHost:
+    """A libvirtd, connected to when first used, and again when lost.
+
+    :param uri: how to reach it from here
+    :param peer_uri: how another host's libvirtd reaches it
+    """
+
+    def __init__(self, uri, peer_uri=None):
+        self.uri = uri
+        self.peer_uri = peer_uri or uri
+        self._connection = None
+        self._owned = True
+        self._lock = threading.RLock()
+        self._callbacks = []
+        self._registered = []
+
+    @classmethod
+    def of(cls, connection):
+        """Use the connection of a program that runs an event loop."""
+        host = cls(connection.getURI())
+        host._connection = connection
+        host._owned = False
+        return host
+
+    @property
+    def connection(self):
+        """A libvirt.virConnect that works.
+
+        :raises HypervisorUnavailable:
+        """
+        with self._lock:
+            if self._owned and not self._works():
+                self._forget()
+                self._connect()
+            return self._connection
+
+    def _works(self):
+        try:
+            return (self._connection is not None
+                    and bool(self._connection.isAlive()))
+        except libvirt.libvirtError:
+            return False
+
+    def _connect(self):
+        _start_event_loop()
+        try:
+            connection = libvirt.open(self.uri)
+            connection.setKeepAlive(*_KEEP_ALIVE)
+            self._connection = connection
+            if self._callbacks:
+                self._register()
+        except libvirt.libvirtError as error:
+            self._forget()
+            raise errors.HypervisorUnavailable(
+                uri=self.uri, reason=error.get_error_message()) from error
+
+    def _register(self):
+        connection = self._connection
+        self._registered = [
+            (libvirt_qemu.qemuMonitorEventDeregister, connection,
+             libvirt_qemu.qemuMonitorEventRegister(
+                 connection, None, None, self._on_event, None, 0)),
+            (libvirt.virConnect.domainEventDeregisterAny, connection,
+             connection.domainEventRegisterAny(
+                 None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE,
+                 self._on_lifecycle, None))]
+
+    def _forget(self):
+        registered, self._registered = self._registered, []
+        connection, self._connection = self._connection, None
+        for deregister, owner, number in registered:
+            try:
+                deregister(owner, number)
+            except libvirt.libvirtError:
+                # the connection is gone, and its callbacks with it
+                continue
+        if connection is not None and self._owned:
+            try:
+                connection.close()
+            except libvirt.libvirtError:
+                # it was lost before
+                pass
+
+    def close(self):
+        """End the subscriptions, and the connection if it is ours."""
+        with self._lock:
+            self._callbacks.clear()
+            self._forget()
+
+    def subscribe(self, callback):
+        """Call callback(uuid, event, data) for all guests from now on.
+
+        uuid is text.  event is the name of a QMP event, data its
+        mapping, from QEMU and not to be trusted; or event is None: the
+        guest has ended here, and data is None.  It runs in the thread of
+        the event loop and must not call libvirt.  Return a function that
+        ends the subscription.
+
+        :raises HypervisorUnavailable:
+        """
+        with self._lock:
+            connection = self.connection
+            self._callbacks.append(callback)
+            if not self._registered:
+                with libvirt_monitor.converting(connection.getURI(),
+                                                'subscribe to events'):
+                    self._register()
+
+        def end():
+            with self._lock:
+                if callback in self._callbacks:
+                    self._callbacks.remove(callback)
+        return end
+
+    def _on_event(self, connection, domain, event, seconds, micros, details,
+                  opaque):
+        try:
+            data = (json.loads(details)
+                    if details and len(details) <= MAX_EVENT else {})
+        except (ValueError, RecursionError):
+            data = {}
+        if isinstance(data, dict):
+            self._publish(domain.UUIDString(), event, data)
+
+    def _on_lifecycle(self, connection, domain, event, detail, opaque):
+        if event in (libvirt.VIR_DOMAIN_EVENT_STOPPED,
+                     libvirt.VIR_DOMAIN_EVENT_CRASHED):
+            self._publish(domain.UUIDString(), None, None)
+
+    def _publish(self, uuid, event, data):
+        for callback in list(self._callbacks):
+            callback(uuid, event, data)
+
+    def domain(self, uuid, name):
+        """Look up a guest's libvirt.virDomain.
+
+        :param name: for the error
+        :raises GuestNotRunning: there is none
+        :raises HypervisorUnavailable:
+        """
+        connection = self.connection
+        with libvirt_monitor.converting(name, 'look up'):
+            return connection.lookupByUUIDString(uuid)

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""QMP commands through libvirt, and what its errors mean to us.
+
+call() is the only place that talks to the monitor, for programs that
+have to run such a call in some special way.
+"""
+
+import concurrent.futures
+import contextlib
+import json
+import os
+import threading
+
+import libvirt
+import libvirt_qemu
+
+from nova_dedup_migrate.hypervisor import errors
+
+#: Longest reply that is decoded, in characters.
+MAX_REPLY = 4 << 20
+#: Codes of a libvirt that is not there, or not any more.
+_UNAVAILABLE = (libvirt.VIR_ERR_NO_CONNECT, libvirt.VIR_ERR_INVALID_CONN,
+                libvirt.VIR_ERR_RPC, libvirt.VIR_ERR_AUTH_FAILED)
+#: States of a guest that arrives, though not of these alone.
+_ARRIVING = (
+    (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION),
+    (libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_POSTCOPY),
+    (libvirt.VIR_DOMAIN_RUNNING,
+     libvirt.VIR_DOMAIN_RUNNING_POSTCOPY_FAILED))
+
+
+def call(domain, text, fd=None):
+    """Send a QMP command, return the text of the reply.
+
+    It lasts as long as QEMU takes to answer.
+
+    :param domain: libvirt.virDomain
+    :param text: command as JSON
+    :param fd: file descriptor to pass along; the connection must be one
+        over a unix socket
+    :raises libvirt.libvirtError:
+    """
+    if fd is None:
+        return libvirt_qemu.qemuMonitorCommand(domain, text, 0)
+    reply, files = libvirt_qemu.qemuMonitorCommandWithFiles(
+        domain, text, [fd], 0)
+    for file in files:
+        file.close()
+    return reply
+
+
+def execute(domain, name, command, arguments, timeout, fd=None):
+    """Run a QMP command, return what it returned; see Guest.qmp.
+
+    :param name: of the guest, for error messages
+    :param timeout: seconds
+    :raises InvalidMigrationState: the guest is only just arriving
+    """
+    message = {'execute': command}
+    if arguments:
+        message['arguments'] = arguments
+    text = json.dumps(message)
+
+    def run():
+        if is_incoming(domain):
+            # libvirt would make us wait for half a minute to say no
+            raise errors.InvalidMigrationState(
+                action='run %s on guest %s' % (command, name),
+                status='incoming')
+        return call(domain, text, fd)
+
+    try:
+        return _decode(_within(timeout, command, run), command)
+    except libvirt.libvirtError as error:
+        raise _monitor_error(error, domain, name, command) from error
+
+
+def is_incoming(domain):
+    """Whether the domain is the destination of a migration that goes on.
+
+    libvirt does not say so directly; but it has statistics of a
+    migration only for the source.
+
+    :raises libvirt.libvirtError:
+    """
+    if tuple(domain.state()) not in _ARRIVING:
+        return False
+    try:
+        domain.jobStats()
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_OPERATION_UNSUPPORTED:
+            return True
+        raise
+    return False
+
+
+def _within(timeout, command, function):
+    """Run function in a thread, which is given up if it takes too long.
+
+    A libvirt call cannot be interrupted.  The thread ends when QEMU
+    answers or ends; until then libvirt refuses further commands by
+    itself.
+    """
+    outcome = concurrent.futures.Future()
+
+    def run():
+        try:
+            outcome.set_result(function())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name='qmp', daemon=True).start()
+    try:
+        return outcome.result(timeout)
+    except concurrent.futures.TimeoutError as error:
+        raise errors.QmpTimeout(command=command, seconds=timeout) from error
+
+
+def _decode(reply, command):
+    def malformed(expected):
+        return errors.MalformedReply(field=command, value=reply[:80],
+                                     expected=expected)
+
+    if len(reply) > MAX_REPLY:
+        raise malformed('at most %d characters' % MAX_REPLY)
+    try:
+        message = json.loads(reply)
+    except (ValueError, RecursionError) as error:
+        raise malformed('JSON') from error
+    if not isinstance(message, dict):
+        raise malformed('an object')
+    if 'return' in message:
+        return message['return']
+    problem = message.get('error')
+    if not isinstance(problem, dict):
+        raise malformed('return or error')
+    kind = str(problem.get('class'))[:80]
+    raise (errors.CommandNotFound if kind == 'CommandNotFound'
+           else errors.QmpError)(
+        command=command, error_class=kind,
+        description=str(problem.get('desc'))[:1024])
+
+
+def _monitor_error(error, domain, name, command):
+    code = error.get_error_code()
+    if not _is_unavailable(error) and not _is_active(domain):
+        if code in (libvirt.VIR_ERR_NO_DOMAIN,
+                    libvirt.VIR_ERR_OPERATION_INVALID):
+            return errors.GuestNotRunning(name=name)
+        return errors.QmpDisconnected(command=command)
+    return convert(error, name, command)
+
+
+def _is_unavailable(error):
+    return (error.get_error_code() in _UNAVAILABLE
+            or error.get_error_domain() == libvirt.VIR_FROM_RPC)
+
+
+def _is_active(domain):
+    try:
+        return bool(domain.isActive())
+    except libvirt.libvirtError:
+        return False
+
+
+def convert(error, name, action):
+    """Make one of our errors of a libvirtError.
+
+    :param name: of the guest
+    :param action: what was to be done
+    """
+    code = error.get_error_code()
+    reason = error.get_error_message() or str(error)
+    if code == libvirt.VIR_ERR_NO_DOMAIN:
+        return errors.GuestNotRunning(name=name)
+    if code == libvirt.VIR_ERR_OPERATION_TIMEOUT:
+        return errors.QmpTimeout(command=action, seconds=30)
+    if _is_unavailable(error):
+        return errors.HypervisorUnavailable(uri='libvirt', reason=reason)
+    return errors.HypervisorRefused(action=action, name=name,
+                                    reason=reason, code=code)
+
+
+@contextlib.contextmanager
+def converting(name, action):
+    """Turn the errors of libvirt calls into ours."""
+    try:
+        yield
+    except libvirt.libvirtError as error:
+        raise convert(error, os.fspath(name), action) from error

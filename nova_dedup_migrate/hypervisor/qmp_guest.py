@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What needs nothing but QMP, however the commands get to QEMU."""
+
+import abc
+import pathlib
+import time
+
+from nova_dedup_migrate.hypervisor import base
+from nova_dedup_migrate.hypervisor import decode
+from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.hypervisor import memory
+from nova_dedup_migrate.hypervisor import progress
+from nova_dedup_migrate.hypervisor import statistics
+
+#: Seconds that writing a GiB of guest memory to a file may take.
+_SAVE_S_PER_GIB = 120
+_MIB = 1 << 20
+#: Pages to compare for a dirty rate: the error is a percent or two.
+_SAMPLES = 8192
+#: What QEMU allows (dirtyrate.h).
+_SAMPLES_PER_GIB = (128, 16384)
+
+
+class QmpGuest(base.Guest):
+    """Guest, as far as it is a matter of QMP commands.
+
+    :ivar qmp_timeout: seconds a command may take
+    """
+
+    qmp_timeout = 60.0
+
+    @abc.abstractmethod
+    def execute(self, command, arguments, timeout=None):
+        """Run a QMP command; see Guest.qmp.
+
+        :param timeout: seconds, default qmp_timeout
+        """
+
+    @abc.abstractmethod
+    def execute_with_fd(self, fd, command, arguments):
+        """Run a QMP command that takes a file descriptor."""
+
+    def qmp(self, command, /, **arguments):
+        return self.execute(command, arguments)
+
+    def run_state(self):
+        reply = decode.mapping(self.qmp('query-status'), 'query-status')
+        return decode.text(reply.get('status'), 'status')
+
+    def save_memory(self, directory):
+        directory = pathlib.Path(directory).absolute()
+        directory.mkdir(parents=True, exist_ok=True)
+        files = []
+        for part in memory.ranges(self):
+            path = directory / ('ram-%x.bin' % part.start)
+            self.execute('pmemsave',
+                         {'val': part.start, 'size': part.size,
+                          'filename': str(path)},
+                         60 + _SAVE_S_PER_GIB * part.size / memory.GIB)
+            files.append(memory.RamFile(part, path))
+        return memory.RamImage(tuple(files))
+
+    def dirty_rate(self, seconds=1):
+        size = sum(part.size for part in memory.ranges(self))
+        low, high = _SAMPLES_PER_GIB
+        self.qmp('calc-dirty-rate', **{
+            'calc-time': seconds, 'mode': 'page-sampling',
+            'sample-pages': min(max(low, _SAMPLES * memory.GIB // size),
+                                high)})
+        deadline = time.monotonic() + seconds + self.qmp_timeout
+        while True:
+            time.sleep(min(0.1, seconds / 10))
+            reply = decode.mapping(self.qmp('query-dirty-rate'),
+                                   'query-dirty-rate')
+            if reply.get('status') == 'measured':
+                return _MIB * decode.count(reply.get('dirty-rate'),
+                                           'dirty-rate')
+            if time.monotonic() > deadline:
+                raise errors.WaitTimeout(what='measuring the dirty rate',
+                                         seconds=seconds)
+
+    def progress(self, dedup=True):
+        reply = self.qmp('query-migrate')
+        known = None
+        if dedup:
+            try:
+                known = self.dedup_statistics()
+            except errors.DedupNotSupported:
+                # that is what None means
+                pass
+        return progress.Progress.from_qmp(reply, known)
+
+    # Dedup
+
+    def _dedup(self, command, **arguments):
+        try:
+            return self.qmp(command, **arguments)
+        except errors.CommandNotFound as error:
+            raise errors.DedupNotSupported(name=self.name) from error
+
+    def is_patched(self):
+        try:
+            self.dedup_statistics()
+        except errors.DedupNotSupported:
+            return False
+        return True
+
+    def track_dedup(self, enable=True):
+        self._dedup('x-dedup-track', enable=enable)
+
+    def arm_dedup(self, copy='shared', disks=(), steal=True):
+        arguments = {'disks': list(disks)} if disks else {}
+        self._dedup('x-dedup-arm', copy=copy, steal=steal, **arguments)
+
+    def disarm_dedup(self):
+        self._dedup('x-dedup-disarm')
+
+    def load_dedup_map(self, fd):
+        name = 'dedup-map-%d' % fd
+        self.execute_with_fd(fd, 'getfd', {'fdname': name})
+        try:
+            self._dedup('x-dedup-load-map', fdname=name)
+        except errors.DedupNotSupported:
+            # whoever knows the command consumes the descriptor
+            self.qmp('closefd', fdname=name)
+            raise
+
+    def dedup_statistics(self):
+        return statistics.DedupStatistics.from_qmp(
+            self._dedup('query-x-dedup'))

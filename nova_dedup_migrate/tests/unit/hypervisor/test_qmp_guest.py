@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+from unittest import mock
+
+from nova_dedup_migrate.hypervisor import direct
+from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.hypervisor import spec
+from nova_dedup_migrate.tests import base
+
+GIB = 1 << 30
+
+
+class QmpGuestTest(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.guest = direct.DirectGuest(spec.GuestSpec('qemu'))
+        self.replies = {
+            'qom-get': 'pc-i440fx-10.0-machine',
+            'query-memory-size-summary': {'base-memory': GIB},
+            'query-memory-devices': [], 'calc-dirty-rate': {},
+            'query-dirty-rate': {'status': 'measured', 'dirty-rate': 3},
+            'query-migrate': {}, 'query-status': {'status': 'running'},
+            'getfd': {}, 'closefd': {}}
+        self.commands = []
+        for name in ('execute', 'execute_with_fd'):
+            patcher = mock.patch.object(
+                self.guest, name, autospec=True,
+                side_effect=getattr(self, '_' + name))
+            patcher.start()
+            self.addCleanup(patcher.stop)
+
+    def _execute(self, command, arguments, timeout=None, oob=False):
+        self.commands.append((command, arguments))
+        if command not in self.replies:
+            raise errors.CommandNotFound(
+                command=command, error_class='CommandNotFound',
+                description='')
+        return self.replies[command]
+
+    def _execute_with_fd(self, fd, command, arguments):
+        return self._execute(command, arguments)
+
+    def test_dirty_rate(self):
+        self.assertEqual(3 << 20, self.guest.dirty_rate())
+        asked = dict(self.commands)['calc-dirty-rate']
+        self.assertEqual(8192, asked['sample-pages'])
+
+    def test_sample_has_limits(self):
+        for size, expected in ((1 << 20, 16384), (1024 * GIB, 128)):
+            self.replies['query-memory-size-summary'] = {
+                'base-memory': size}
+            self.guest.dirty_rate()
+            asked = dict(self.commands)['calc-dirty-rate']
+            self.assertEqual(expected, asked['sample-pages'])
+
+    def test_malformed_dirty_rate(self):
+        for reply in ([], {'status': 'measured'},
+                      {'status': 'measured', 'dirty-rate': -1}):
+            self.replies['query-dirty-rate'] = reply
+            self.assertRaises(errors.MalformedReply, self.guest.dirty_rate)
+
+    def test_malformed_state(self):
+        for reply in ([], {}, {'status': 1}):
+            self.replies['query-status'] = reply
+            self.assertRaises(errors.MalformedReply, self.guest.run_state)
+
+    def test_stock_qemu(self):
+        self.assertFalse(self.guest.is_patched())
+        self.assertIsNone(self.guest.progress().dedup)
+        self.assertRaises(errors.DedupNotSupported,
+                          self.guest.load_dedup_map, 3)
+        self.assertEqual('closefd', self.commands[-1][0])
+
+    def test_patched_qemu(self):
+        self.replies['query-x-dedup'] = {'tracking': True}
+        self.assertTrue(self.guest.is_patched())
+        self.assertTrue(self.guest.progress().dedup.tracking)
+        self.assertIsNone(self.guest.progress(dedup=False).dedup)
