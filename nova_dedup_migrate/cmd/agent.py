@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nova-dedup-migrate-agent: answers for its compute host.
+
+It reads the nova.conf of the host.  SIGTERM and SIGINT end it when it
+has answered what it was asked, a second one at once; SIGHUP reads the
+configuration again for the options that allow it.
+"""
+
+import queue
+import signal
+import sys
+
+from oslo_config import cfg
+from oslo_log import log
+from oslo_privsep import priv_context
+import pbr.version
+
+from nova_dedup_migrate.agent import service
+from nova_dedup_migrate.conf import agent as agent_options
+from nova_dedup_migrate.conf import dedup_migrate as options
+from nova_dedup_migrate.conf import nova as nova_options
+from nova_dedup_migrate.rpc import transport
+
+_ENDS = (signal.SIGTERM, signal.SIGINT)
+
+
+def main(argv=None):
+    """Run the agent; return the exit status."""
+    conf = cfg.CONF
+    release = pbr.version.VersionInfo('nova-dedup-migrate').release_string()
+    configure(conf, sys.argv[1:] if argv is None else argv, release)
+    signals = queue.SimpleQueue()
+    for number in (*_ENDS, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: signals.put(number))
+    agent = service.AgentService(conf, transport.get_transport(conf),
+                                 release)
+    agent.start()
+    while signals.get() == signal.SIGHUP:
+        conf.mutate_config_files()
+    for number in _ENDS:
+        signal.signal(number, signal.SIG_DFL)
+    agent.stop()
+    return 0
+
+
+def configure(conf, argv, release):
+    """Read the configuration and set up logs."""
+    log.register_options(conf)
+    options.register_opts(conf)
+    agent_options.register_opts(conf)
+    nova_options.register_opts(conf)
+    conf(argv, project='nova', prog='nova-dedup-migrate-agent',
+         version=release)
+    log.setup(conf, 'nova-dedup-migrate-agent', release)
+    priv_context.init(root_helper=['sudo'])
+
+
+if __name__ == '__main__':
+    sys.exit(main())

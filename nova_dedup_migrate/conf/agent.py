@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""[dedup_migrate]: options of nova-dedup-migrate-agent alone."""
+
+from oslo_config import cfg
+
+from nova_dedup_migrate.conf import dedup_migrate
+
+ALL_OPTS = [
+    cfg.ListOpt(
+        'image_directories',
+        default=[],
+        help='Directories below which the agent looks for the disks of '
+             'instances, beside those of Nova: instances_path, and the '
+             'mount points of [libvirt] nfs_mount_point_base, '
+             'quobyte_mount_point_base, smbfs_mount_point_base and '
+             'vzstorage_mount_point_base. It opens no other file, '
+             'whatever it is asked.'),
+    cfg.HostAddressOpt(
+        'probe_address',
+        help='Address on which the agent takes the bytes that measure the '
+             'link to this host. Default: [libvirt] '
+             'live_migration_inbound_addr, or my_ip where that is not set.'),
+    cfg.PortOpt(
+        'probe_port_min',
+        default=49152,
+        help='First port of those measurements. The default is the range '
+             'of libvirt\'s migrations, which firewalls let through '
+             'already; ports that are in use are passed over.'),
+    cfg.PortOpt(
+        'probe_port_max',
+        default=49215,
+        help='Last port of those measurements. The last one that is free '
+             'is taken.'),
+]
+
+
+def register_opts(conf):
+    """Make the options known, besides those of dedup_migrate."""
+    conf.register_group(dedup_migrate.GROUP)
+    conf.register_opts(ALL_OPTS, group=dedup_migrate.GROUP)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of Nova that the agent reads from the nova.conf of its host.
+
+Help and defaults are Nova's matter; the generated sample has none of
+these.  They are for processes in which Nova is not loaded.
+"""
+
+import socket
+
+from oslo_config import cfg
+from oslo_utils import netutils
+
+from nova_dedup_migrate.conf import paths
+
+_HOST = [
+    cfg.StrOpt('host', default=socket.gethostname(),
+               sample_default='<current_hostname>',
+               help='Name of this host, as Nova names it.'),
+    cfg.StrOpt('my_ip', default=netutils.get_my_ipv4(),
+               sample_default='<host_ipv4>',
+               help='Address of this host.'),
+    cfg.StrOpt('instances_path', default='$state_path/instances',
+               help='Where the disks of instances are.'),
+]
+
+_LIBVIRT = [
+    cfg.StrOpt('connection_uri', default='',
+               help='The libvirt to use, default qemu:///system.'),
+    cfg.StrOpt('live_migration_inbound_addr',
+               help='Address that incoming migrations use.'),
+    cfg.StrOpt('nfs_mount_point_base', default='$state_path/mnt',
+               help='Where NFS volumes are mounted.'),
+    cfg.StrOpt('quobyte_mount_point_base', default='$state_path/mnt',
+               help='Where Quobyte volumes are mounted.'),
+    cfg.StrOpt('smbfs_mount_point_base', default='$state_path/mnt',
+               help='Where SMB volumes are mounted.'),
+    cfg.StrOpt('vzstorage_mount_point_base', default='$state_path/mnt',
+               help='Where Virtuozzo volumes are mounted.'),
+    cfg.StrOpt('images_rbd_ceph_conf', default='',
+               help='Path of ceph.conf.'),
+    cfg.StrOpt('rbd_user', help='Name of the Ceph client.'),
+]
+
+
+def register_opts(conf):
+    """Make what of these Nova has not registered known."""
+    paths.register_opts(conf)
+    for group, options in ((None, _HOST), ('libvirt', _LIBVIRT)):
+        for option in options:
+            try:
+                conf.register_opt(option, group=group)
+            except cfg.DuplicateOptError:
+                # Nova's own, with its own default and help
+                continue

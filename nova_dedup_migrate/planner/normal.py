@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts within bounds.
+
+Facts come from QEMU, from another host and from options, and some from
+the guest in the end.  What is not a number, negative, absurd or at odds
+with another fact is replaced here by what is safe to calculate with, so
+that the rest of the planner divides and compares without a care.
+"""
+
+import dataclasses
+
+from nova_dedup_migrate.planner import facts
+
+#: Bytes; no guest and no disk is larger.
+MAX_BYTES = float(1 << 56)
+#: Bytes per second; faster is as good as this.
+MAX_RATE = 1e12
+#: Seconds
+MAX_TIME = 1e9
+MAX_DISKS = 512
+_PAGE_SIZES = (4096, 8192, 16384, 65536)
+_MAX_STEPS = 1000
+
+
+def number(value, high, default=0.0):
+    """Return value as a float from 0 to high, default if it is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return default
+    # Compared as they are: an int may be too large for a float.
+    if not value >= 0:
+        return default
+    return float(min(value, high))
+
+
+def rate(value):
+    """Return a rate in bytes/s, None if it is not known."""
+    return number(value, MAX_RATE) or None
+
+
+def normal(given):
+    """Return Facts with everything in bounds."""
+    return dataclasses.replace(
+        given, guest=_guest(given.guest),
+        disks=tuple(map(_disk, given.disks[:MAX_DISKS])),
+        link=facts.Link(configured=rate(given.link.configured),
+                        measured=rate(given.link.measured),
+                        host_limit=rate(given.link.host_limit)),
+        options=_options(given.options))
+
+
+def _guest(guest):
+    page = guest.page_size if guest.page_size in _PAGE_SIZES else 4096
+    memory = number(guest.memory, MAX_BYTES)
+    # An RSS of nothing is one that was not found out.
+    resident = min(number(guest.resident, MAX_BYTES) or memory, memory)
+    hints = min(int(number(guest.hint_pages, MAX_BYTES)),
+                int(resident // page))
+    written = guest.disk_write_rate
+    return facts.Guest(
+        memory=memory, resident=resident, hint_pages=hints,
+        dirty_rate=number(guest.dirty_rate, MAX_RATE), page_size=page,
+        map_pages=min(int(number(guest.map_pages, MAX_BYTES)), hints),
+        disk_write_rate=(None if written is None
+                         else number(written, MAX_RATE)))
+
+
+def _disk(disk):
+    return dataclasses.replace(
+        disk, copy=(disk.copy if disk.copy in (facts.SHARED, facts.OWN)
+                    else facts.NONE),
+        size=number(disk.size, MAX_BYTES),
+        to_copy=number(disk.to_copy, MAX_BYTES),
+        storage_rate=rate(disk.storage_rate))
+
+
+def _options(options):
+    steps = tuple(
+        (number(after, MAX_TIME), number(limit, MAX_TIME))
+        for after, limit in (options.downtime_steps or ())[:_MAX_STEPS])
+    return dataclasses.replace(
+        options, downtime_ms=number(options.downtime_ms, MAX_TIME),
+        downtime_steps=steps,
+        multifd_channels=int(number(options.multifd_channels, 255)),
+        timeout=number(options.timeout, MAX_TIME) or None,
+        min_gain=number(options.min_gain, 1.0, facts.Options.min_gain))

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a migration is to do, and what is expected of it."""
+
+import dataclasses
+import math
+
+#: The strategy that leaves nothing out: what Nova does without us.
+STOCK = 'stock'
+SHARED_NAS = 'shared_nas'
+PAGE_CACHE = 'page_cache'
+SNAPSHOT = 'snapshot'
+
+
+@dataclasses.dataclass(frozen=True)
+class Band:
+    """A figure that is not known exactly.
+
+    The outcome should lie between low and high in nine cases of ten;
+    likely is what to plan with.  math.inf stands for never.
+    """
+
+    low: float
+    likely: float
+    high: float
+
+    def __contains__(self, value):
+        return self.low <= value <= self.high
+
+    @property
+    def endless(self):
+        """Whether it is not expected to end."""
+        return math.isinf(self.likely)
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """What a migration is expected to take.
+
+    :ivar bytes: on the link, block migration included
+    :ivar time: seconds from the start of QEMU's migration, block
+        migration included, until the guest runs at the destination
+        alone; infinite where pre-copy does not converge and nothing ends
+        it
+    :ivar downtime: seconds the guest is paused
+    :ivar converges: whether pre-copy gets to its end, auto-converge
+        included; if not, post-copy or Nova's completion timeout has to
+        end it, and the band says what that comes to
+    :ivar end: how it ends, see planner.model: pre-copy, post-copy,
+        aborted (then nothing has been migrated), forced, never
+    :ivar storage_bytes: what the destination reads from storage
+    :ivar disk_bytes: of bytes, what the block migration takes
+    :ivar disk_time: of time, likewise
+    """
+
+    bytes: Band
+    time: Band
+    downtime: Band
+    converges: bool = True
+    end: str = 'pre-copy'
+    storage_bytes: float = 0.0
+    disk_bytes: float = 0.0
+    disk_time: float = 0.0
+
+    @property
+    def completes(self):
+        """Whether the guest gets to the destination."""
+        return self.end not in ('aborted', 'never')
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanDisk:
+    """A disk as x-dedup-arm is told of it.
+
+    :ivar device: qdev id or QOM path
+    :ivar copy: shared or own
+    :ivar use: False to send every page of it in full
+    """
+
+    device: str
+    copy: str
+    use: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The planner's answer.
+
+    :ivar strategy: stock, shared_nas; later page_cache, snapshot
+    :ivar disks: exceptions to copy, argument disks of x-dedup-arm
+    :ivar copy: default of x-dedup-arm
+    :ivar steal: whether the link may take over from storage
+    :ivar prediction: of this plan
+    :ivar stock: of stock, for comparison
+    :ivar explanation: sentences for the operator
+    :ivar reason: why it is stock although something else was asked for,
+        or why something else than what was asked for; '' otherwise
+    """
+
+    strategy: str
+    prediction: Prediction
+    stock: Prediction
+    disks: tuple[PlanDisk, ...] = ()
+    copy: str = 'shared'
+    steal: bool = True
+    explanation: tuple[str, ...] = ()
+    reason: str = ''

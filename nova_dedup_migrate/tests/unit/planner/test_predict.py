@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+import math
+
+from nova_dedup_migrate.planner import normal
+from nova_dedup_migrate.planner import plan
+from nova_dedup_migrate.planner import predict
+from nova_dedup_migrate.tests import base
+from nova_dedup_migrate.tests.unit.planner import cases
+
+
+def _predict(dedup=True, **changes):
+    known = normal.normal(cases.make(**changes))
+    return predict.predict(known, known.disks if dedup else ())
+
+
+class PredictTest(base.TestCase):
+
+    def test_bands_are_in_order(self):
+        for dedup in (False, True):
+            for dirty_rate in (0.0, 1e6, 1e7, 1e9):
+                made = _predict(dedup, guest={'dirty_rate': dirty_rate})
+                for band in (made.bytes, made.time, made.downtime):
+                    self.assertLessEqual(band.low, band.likely)
+                    self.assertLessEqual(band.likely, band.high)
+
+    def test_half_is_left_out(self):
+        stock, ours = _predict(False), _predict()
+        self.assertAlmostEqual(0.49, predict.saves(ours, stock), delta=0.02)
+        self.assertAlmostEqual(1.5 * cases.GIB * 0.98, ours.storage_bytes,
+                               delta=1e6)
+
+    def test_unknown_link_has_a_wide_band(self):
+        made = _predict(link={'configured': None, 'measured': None})
+        self.assertGreater(made.time.high, 5 * made.time.likely)
+
+    def test_slower_one_of_limit_and_link_counts(self):
+        fast = {'configured': 125e6, 'measured': 12.5e6}
+        slow = {'configured': 12.5e6, 'measured': 125e6}
+        limited = _predict(link=slow)
+        self.assertAlmostEqual(1.05, _predict(link=fast).time.likely
+                               / limited.time.likely, delta=0.02)
+        # QEMU has no limit while the guest is stopped
+        self.assertLess(limited.downtime.likely,
+                        _predict(link=fast).downtime.likely)
+
+    def test_operators_word_counts(self):
+        self.assertAlmostEqual(
+            2, _predict(link={'host_limit': 6.25e6}).time.likely
+            / _predict().time.likely, delta=0.05)
+
+    def test_tls_is_slower_on_a_fast_link(self):
+        link = {'configured': None, 'measured': 5e9}
+        self.assertLess(
+            _predict(False, link=link).time.likely,
+            _predict(False, link=link,
+                     options={'tls': True}).time.likely / 2)
+        self.assertLess(
+            _predict(False, link=link, options={
+                'tls': True, 'multifd_channels': 8}).time.likely,
+            _predict(False, link=link,
+                     options={'tls': True}).time.likely / 2)
+
+    def test_hints_are_shared_out_by_size(self):
+        known = normal.normal(cases.make(disks=(
+            cases.disk(size=30 * cases.GIB),
+            cases.disk(target='vdb', copy='none', size=10 * cases.GIB))))
+        self.assertAlmostEqual(
+            0.75 * 1.5 * cases.GIB * 0.98,
+            predict.duplicate_bytes(known, known.disks[:1]), delta=1e6)
+
+    def test_hints_of_disks_without_a_size(self):
+        known = normal.normal(cases.make(disks=(
+            cases.disk(size=0), cases.disk(target='vdb', size=0))))
+        self.assertAlmostEqual(
+            0.5 * 1.5 * cases.GIB * 0.98,
+            predict.duplicate_bytes(known, known.disks[:1]), delta=1e6)
+
+    def test_storage_rate(self):
+        slow = cases.disk(storage_rate=10e6, size=cases.GIB)
+        fast = cases.disk(storage_rate=90e6, size=9 * cases.GIB)
+        unknown = cases.disk(storage_rate=None)
+        self.assertIsNone(predict.storage_rate((unknown,)))
+        self.assertEqual(10e6, predict.storage_rate((slow, unknown)))
+        self.assertAlmostEqual(50e6, predict.storage_rate((slow, fast)))
+
+    def test_block_migration(self):
+        disks = (cases.disk(copy='own', to_copy=cases.GIB),)
+        made = _predict(disks=disks, options={'block_migration': True})
+        self.assertAlmostEqual(82, made.disk_time, delta=4)
+        self.assertAlmostEqual(cases.GIB, made.disk_bytes, delta=1e6)
+        self.assertEqual(0.0, _predict(disks=disks).disk_time)
+
+    def test_storage_writer_converges_with_us_only(self):
+        writer = {'dirty_rate': 10e6, 'disk_write_rate': 18e6}
+        stock, ours = _predict(False, guest=writer), _predict(guest=writer)
+        self.assertFalse(stock.completes)
+        self.assertTrue(ours.completes)
+        self.assertEqual(1.0, predict.saves(ours, stock))
+        self.assertEqual(-1.0, predict.saves(stock, ours))
+
+
+class SavesTest(base.TestCase):
+
+    def _prediction(self, time, end='pre-copy', moved=100.0, storage=0.0):
+        return plan.Prediction(
+            bytes=plan.Band(moved, moved, moved),
+            time=plan.Band(time, time, time),
+            downtime=plan.Band(0, 0, 0), end=end, storage_bytes=storage)
+
+    def test_table(self):
+        never = self._prediction(math.inf, 'never', math.inf)
+        reading = self._prediction(math.inf, 'never', math.inf, 5.0)
+        aborted = self._prediction(60.0, 'aborted', 75.0, 25.0)
+        for expected, ours, stock in (
+                (0.5, self._prediction(5.0), self._prediction(10.0)),
+                (-1.0, self._prediction(10.0), self._prediction(5.0)),
+                (0.0, self._prediction(0.0), self._prediction(0.0)),
+                (1.0, self._prediction(9.0), never),
+                (1.0, self._prediction(90.0), aborted),
+                (-1.0, aborted, self._prediction(9.0)),
+                (0.0, never, never), (1.0, reading, never),
+                (0.25, aborted, aborted)):
+            self.assertEqual(expected, predict.saves(ours, stock))
