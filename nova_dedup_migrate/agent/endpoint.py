@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The methods of rpc.api.AgentAPI, at the other end."""
+
+import dataclasses
+
+import oslo_messaging as messaging
+
+from nova_dedup_migrate.agent import link
+from nova_dedup_migrate.rpc import objects
+
+#: Seconds a caller may wait for an event; he occupies a thread.
+MAX_WAIT = 60.0
+
+
+class Endpoint:
+    """What the server calls; the versions are told in rpc.api.
+
+    :param facts: facts.Facts
+    :param incoming: incoming.IncomingEvents
+    :param receiver: link.Receiver
+    """
+
+    target = messaging.Target(version='1.0')
+
+    def __init__(self, facts, incoming, receiver):
+        self._facts = facts
+        self._incoming = incoming
+        self._receiver = receiver
+
+    @messaging.expose
+    def facts(self, ctxt, request):
+        _check(request, objects.DedupFactsRequest)
+        self._incoming.expect(request.instance_uuid, request.migration_uuid)
+        return self._facts.reply(request)
+
+    @messaging.expose
+    @messaging.expected_exceptions(link.ProbeRefused)
+    def link_probe(self, ctxt, request):
+        _check(request, objects.DedupLinkRequest)
+        return self._receiver.offer(request)
+
+    @messaging.expose
+    def incoming(self, ctxt, request):
+        _check(request, objects.DedupIncomingRequest)
+        figures, reason = self._incoming.wait(
+            request.instance_uuid, request.migration_uuid,
+            min(request.wait, MAX_WAIT))
+        if figures is None:
+            return objects.DedupIncomingReply(known=False, reason=reason)
+        values = dataclasses.asdict(figures)
+        del values['active']
+        return objects.DedupIncomingReply(known=True, **values)
+
+
+def _check(request, expected):
+    if not isinstance(request, expected):
+        raise ValueError('the request is no %s' % expected.__name__)

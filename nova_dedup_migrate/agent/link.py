@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How fast the link from one host to another is.
+
+The destination listens for one connection, for a few seconds::
+
+    source                              destination
+      |------ token (32 bytes) ----------->|
+      |------ zeros, as fast as it goes -->|  counts, until its limit of
+      |                                    |  time or bytes
+      |<----- rate (8 bytes, big endian) --|  bytes per second, 0: none
+      |                                    |  closes
+
+The rate is that of the second half of the time: the first has the slow
+start of TCP and the buffers on the way.  There is nothing in it to be
+kept from anybody, so it is not encrypted; who does not know the token,
+which came over the message bus, is not listened to.
+"""
+
+import contextlib
+import logging
+import secrets
+import socket
+import struct
+import threading
+import time
+
+from nova_dedup_migrate.rpc import objects
+
+LOG = logging.getLogger(__name__)
+
+#: Most that anybody gets, whatever he asks for.
+MAX_SECONDS = 10.0
+MAX_BYTES = 4 << 30
+#: Seconds to connect, and to say the token.
+PATIENCE = 3.0
+#: Strangers that are turned away before listening ends.
+MAX_STRANGERS = 16
+#: No link is faster, in bytes per second.
+MAX_RATE = 1 << 50
+
+_CHUNK = 256 << 10
+_RATE = struct.Struct('>Q')
+#: Unsent bytes the kernel of the source keeps.
+_UNSENT = 256 << 10
+
+
+class ProbeRefused(Exception):
+    """The destination takes no bytes now."""
+
+
+class Receiver:
+    """The destination's half.
+
+    :param address: to listen on and to be reached at
+    :param ports: range of ports; the last free one is taken
+    """
+
+    def __init__(self, address, ports):
+        self._address = address
+        self._ports = ports
+        # Two at a time would each measure a part.
+        self._busy = threading.Lock()
+
+    def offer(self, request):
+        """Begin to listen.
+
+        :param request: DedupLinkRequest
+        :returns: DedupLinkOffer
+        :raises ProbeRefused: another one goes on, or nothing is free
+        """
+        seconds = min(request.seconds, MAX_SECONDS)
+        limit = min(request.bytes, MAX_BYTES)
+        if not self._busy.acquire(timeout=PATIENCE):
+            raise ProbeRefused('another measurement goes on')
+        try:
+            listener = self._listen()
+            token = secrets.token_bytes(32)
+            threading.Thread(
+                target=self._serve, name='dedup-link', daemon=True,
+                args=(listener, token, seconds, limit)).start()
+        except BaseException:
+            self._busy.release()
+            raise
+        return objects.DedupLinkOffer(
+            address=self._address, port=listener.getsockname()[1],
+            token=token.hex(), seconds=seconds, bytes=limit)
+
+    def _listen(self):
+        try:
+            family, _, _, _, address = socket.getaddrinfo(
+                self._address, None, type=socket.SOCK_STREAM)[0]
+        except OSError as error:
+            raise ProbeRefused('%s: %s' % (self._address, error)) from error
+        problem = 'no port is allowed'
+        for port in reversed(self._ports):
+            try:
+                return socket.create_server(
+                    (address[0], port, *address[2:]), family=family,
+                    backlog=1)
+            except OSError as error:
+                problem = '%s, port %d: %s' % (self._address, port, error)
+        raise ProbeRefused(problem)
+
+    def _serve(self, listener, token, seconds, limit):
+        try:
+            with listener, self._accept(listener, token) as connection:
+                rate = _count(connection, seconds, limit)
+                connection.settimeout(PATIENCE)
+                connection.sendall(_RATE.pack(rate))
+                _drain(connection)
+        except OSError as error:
+            LOG.info('The link was not measured: %s', error)
+        finally:
+            self._busy.release()
+
+    @staticmethod
+    def _accept(listener, token):
+        """Return the connection of who knows the token."""
+        deadline = time.monotonic() + PATIENCE
+        for _ in range(MAX_STRANGERS):
+            listener.settimeout(max(0.001, deadline - time.monotonic()))
+            connection, _ = listener.accept()
+            try:
+                said = _read(connection, len(token), deadline)
+                if secrets.compare_digest(said, token):
+                    return connection
+            except OSError:
+                # gone, or too slow; somebody else may come
+                pass
+            connection.close()
+        raise ConnectionError('nobody knew the token')
+
+
+def measure(offer):
+    """Push bytes to a destination, return bytes per second or None.
+
+    The source's half.
+
+    :param offer: DedupLinkOffer
+    :raises OSError: it cannot be reached or does not keep to the protocol
+    """
+    seconds = min(offer.seconds, MAX_SECONDS)
+    limit = min(offer.bytes, MAX_BYTES)
+    with socket.create_connection((offer.address, offer.port),
+                                  PATIENCE) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT,
+                              _UNSENT)
+        # What is on its way when the time is over is of no use.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                              struct.pack('ii', 1, 0))
+        connection.sendall(bytes.fromhex(offer.token))
+        deadline = time.monotonic() + seconds
+        _push(connection, deadline, limit)
+        answer = _read(connection, _RATE.size, deadline + PATIENCE)
+    rate, = _RATE.unpack(answer)
+    if rate > MAX_RATE:
+        raise ConnectionError('a rate of %d is not possible' % rate)
+    return float(rate) or None
+
+
+def _push(connection, deadline, limit):
+    zeros = memoryview(bytes(_CHUNK))
+    sent = 0
+    while sent < limit:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return
+        connection.settimeout(left)
+        try:
+            sent += connection.send(zeros[:limit - sent])
+        except (TimeoutError, BrokenPipeError, ConnectionResetError):
+            # The destination may be content already.
+            return
+
+
+def _read(connection, length, deadline):
+    """Return exactly length bytes."""
+    parts = b''
+    while len(parts) < length:
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        part = connection.recv(length - len(parts))
+        if not part:
+            raise ConnectionError('the connection was closed')
+        parts += part
+    return parts
+
+
+def _drain(connection):
+    """Wait until the source has closed.
+
+    To close with bytes unread would take the answer back on its way.
+    """
+    connection.shutdown(socket.SHUT_WR)
+    deadline = time.monotonic() + PATIENCE
+    buffer = bytearray(_CHUNK)
+    with contextlib.suppress(TimeoutError, ConnectionResetError):
+        while connection.recv_into(buffer):
+            connection.settimeout(max(0.001, deadline - time.monotonic()))
+
+
+def _count(connection, seconds, limit):
+    """Take bytes and return their rate in the second half of the time."""
+    buffer = bytearray(_CHUNK)
+    started = time.monotonic()
+    seen = [(started, 0)]
+    total = 0
+    while total < limit:
+        left = started + seconds - time.monotonic()
+        if left <= 0:
+            break
+        connection.settimeout(left)
+        try:
+            count = connection.recv_into(buffer)
+        except TimeoutError:
+            break
+        if not count:
+            break
+        total += count
+        now = time.monotonic()
+        if now - seen[-1][0] >= seconds / 1000:
+            seen.append((now, total))
+    end = time.monotonic()
+    middle = started + (end - started) / 2
+    begun, before = next(item for item in reversed(seen)
+                         if item[0] <= middle)
+    if total == before or end <= begun:
+        return 0
+    return min(MAX_RATE, int((total - before) / (end - begun)))

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent, put together."""
+
+import logging
+import threading
+
+from nova_dedup_migrate.agent import emulator
+from nova_dedup_migrate.agent import endpoint
+from nova_dedup_migrate.agent import facts
+from nova_dedup_migrate.agent import incoming
+from nova_dedup_migrate.agent import link
+from nova_dedup_migrate.agent import local
+from nova_dedup_migrate.agent import storage_rates
+from nova_dedup_migrate.agent.identity import nodes
+from nova_dedup_migrate.rpc import transport as rpc_transport
+
+LOG = logging.getLogger(__name__)
+
+
+class AgentService:
+    """The server of one host.
+
+    :param conf: oslo.config's ConfigOpts with conf.agent, conf.nova and
+        conf.dedup_migrate registered
+    :param transport: of rpc.transport.get_transport
+    :param release: of this package
+    """
+
+    def __init__(self, conf, transport, release):
+        options = conf.dedup_migrate
+        self._events = incoming.IncomingEvents()
+        self._libvirt = local.LocalLibvirt(
+            conf.libvirt.connection_uri or 'qemu:///system',
+            self._events.on_event)
+        self._emulators = emulator.Emulators(self._libvirt.emulators)
+        site = nodes.Site(roots=image_directories(conf),
+                          ceph_conf=conf.libvirt.images_rbd_ceph_conf,
+                          ceph_key=self._libvirt.ceph_key)
+        rates = storage_rates.StorageRates(
+            site, options.probe_time, options.probe_bytes,
+            options.probe_cache_time)
+        receiver = link.Receiver(
+            options.probe_address or conf.libvirt.live_migration_inbound_addr
+            or conf.my_ip,
+            range(options.probe_port_min, options.probe_port_max + 1))
+        self._host = conf.host
+        self._listening = threading.Event()
+        self._server = rpc_transport.get_server(transport, conf.host, [
+            endpoint.Endpoint(
+                facts.Facts(conf.host, release, site, self._emulators,
+                            rates, options.enabled),
+                self._events, receiver)])
+
+    def start(self):
+        """Begin to answer, as soon as the bus is there."""
+        self._libvirt.start()
+        threading.Thread(target=self._listen, name='dedup-listen',
+                         daemon=True).start()
+
+    def _listen(self):
+        # It waits for the bus without end, which stop() must not do.
+        self._server.start()
+        LOG.info('The dedup agent of %s answers', self._host)
+        self._listening.set()
+        # so that the first migration does not wait for QEMU to start
+        self._emulators.describe()
+
+    def stop(self):
+        """Finish what was asked already, and end."""
+        if self._listening.is_set():
+            self._server.stop()
+            self._events.close()
+            self._server.wait()
+        self._libvirt.stop()
+
+
+def image_directories(conf):
+    """Return the directories images may be in."""
+    found = [conf.instances_path, *conf.dedup_migrate.image_directories]
+    found += [conf.libvirt[base + '_mount_point_base']
+              for base in ('nfs', 'quobyte', 'smbfs', 'vzstorage')]
+    return tuple(dict.fromkeys(path for path in found if path))

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors of the RPC layer."""
+
+
+class AgentUnavailable(Exception):
+    """The agent of a host gave no usable answer.
+
+    This is the only error a caller of api.AgentAPI has to expect: no
+    agent, an agent of another version, a time-out, a malformed answer.
+
+    :ivar host: whose agent
+    :ivar reason: one sentence without a full stop, for reports
+    """
+
+    template = 'the dedup agent of {host} is not available: {reason}'
+
+    def __init__(self, host, reason):
+        self.host = host
+        self.reason = reason
+        super().__init__(self.template.format(host=host, reason=reason))
+
+
+class MalformedMessage(ValueError):
+    """What arrived is no object of ours, or a part of it is not."""

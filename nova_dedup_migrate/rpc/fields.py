@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fields of versioned objects that do not trust what they are given.
+
+Those of oslo.versionedobjects convert ('5' is an integer, 5 is a string)
+and have no limits.  These do neither: what has the wrong type or is too
+long or out of range is a ValueError that names the field.
+"""
+
+import math
+import re
+
+from oslo_versionedobjects import fields
+
+#: Offsets and sizes are signed 64 bit in Linux.
+MAX_OFFSET = 2 ** 63 - 1
+#: Counters are unsigned 64 bit in QEMU.
+MAX_COUNT = 2 ** 64 - 1
+
+UUID = r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}'
+
+
+def _refuse(attr, expected, value):
+    raise ValueError('%s is %.80r, expected %s' % (attr, value, expected))
+
+
+class _Text(fields.FieldType):
+    def __init__(self, limit, pattern):
+        self._limit = limit
+        self._pattern = None if pattern is None else re.compile(pattern)
+
+    def coerce(self, obj, attr, value):
+        if not isinstance(value, str) or len(value) > self._limit:
+            _refuse(attr, 'a text of at most %d characters' % self._limit,
+                    value)
+        if self._pattern is not None and not self._pattern.fullmatch(value):
+            _refuse(attr, 'a text like %s' % self._pattern.pattern, value)
+        if not value.isprintable():
+            _refuse(attr, 'printable characters', value)
+        return value
+
+
+class _Count(fields.FieldType):
+    def __init__(self, limit):
+        self._limit = limit
+
+    def coerce(self, obj, attr, value):
+        # bool is an int to Python, but never a count
+        if (not isinstance(value, int) or isinstance(value, bool)
+                or not 0 <= value <= self._limit):
+            _refuse(attr, 'an integer of 0 to %d' % self._limit, value)
+        return value
+
+
+class _Number(fields.FieldType):
+    def coerce(self, obj, attr, value):
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            try:
+                result = float(value)
+            except OverflowError:
+                result = math.inf
+            if math.isfinite(result) and result >= 0:
+                return result
+        return _refuse(attr, 'a finite number, 0 or more', value)
+
+
+class _Flag(fields.FieldType):
+    def coerce(self, obj, attr, value):
+        if not isinstance(value, bool):
+            _refuse(attr, 'a boolean', value)
+        return value
+
+
+class _List(fields.List):
+    def __init__(self, element_type, limit):
+        super().__init__(element_type)
+        self._limit = limit
+
+    def _check(self, attr, value):
+        if not isinstance(value, (list, tuple)) or len(value) > self._limit:
+            _refuse(attr, 'a list of at most %d' % self._limit, value)
+        return value
+
+    def coerce(self, obj, attr, value):
+        return super().coerce(obj, attr, self._check(attr, value))
+
+    def from_primitive(self, obj, attr, value):
+        return super().from_primitive(obj, attr, self._check(attr, value))
+
+
+class TextField(fields.AutoTypedField):
+    """Printable text.
+
+    :param limit: most characters
+    :param pattern: regular expression of the whole text
+    """
+
+    def __init__(self, limit, pattern=None, **kwargs):
+        self.AUTO_TYPE = _Text(limit, pattern)
+        super().__init__(**kwargs)
+
+
+class ChoiceField(TextField):
+    """One of a few words."""
+
+    def __init__(self, *choices, **kwargs):
+        super().__init__(32, '|'.join(map(re.escape, choices)), **kwargs)
+
+
+class UUIDField(TextField):
+    def __init__(self, **kwargs):
+        super().__init__(36, UUID, **kwargs)
+
+
+class CountField(fields.AutoTypedField):
+    """An integer of 0 to limit."""
+
+    def __init__(self, limit=MAX_COUNT, **kwargs):
+        self.AUTO_TYPE = _Count(limit)
+        super().__init__(**kwargs)
+
+
+class NumberField(fields.AutoTypedField):
+    """A finite float, not negative."""
+
+    AUTO_TYPE = _Number()
+
+
+class FlagField(fields.AutoTypedField):
+    AUTO_TYPE = _Flag()
+
+
+class TextsField(fields.AutoTypedField):
+    """A list of texts."""
+
+    def __init__(self, limit, text_limit, **kwargs):
+        self.AUTO_TYPE = _List(_Text(text_limit, None), limit)
+        super().__init__(**kwargs)
+
+
+class ObjectsField(fields.AutoTypedField):
+    """A list of objects of one class.
+
+    :param limit: most of them
+    """
+
+    def __init__(self, name, limit, **kwargs):
+        self.AUTO_TYPE = _List(fields.Object(name), limit)
+        # where oslo.versionedobjects looks for the tree of versions
+        self.objname = name
+        super().__init__(**kwargs)

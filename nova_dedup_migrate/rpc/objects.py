@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agents of two hosts tell each other.
+
+Every object is versioned; tests/unit/rpc/test_objects.py pins the fields
+of each version.  Every field is checked and capped where it is set, and
+so also where it arrives.  An object that arrives without a field gets
+the field's default, or is refused if there is none.
+
+Sizes and offsets are in bytes, times in seconds, rates in bytes per
+second.
+"""
+
+from oslo_versionedobjects import base
+
+from nova_dedup_migrate.rpc import fields
+
+#: Disks of an instance; libvirt's buses take more, Nova's flavors do not.
+MAX_DISKS = 128
+#: Images of a backing chain, the top one included.
+MAX_CHAIN = 64
+#: Linux's PATH_MAX.
+MAX_PATH = 4096
+#: Sentences for people.
+MAX_REASON = 1024
+#: Identifiers of one block device.
+MAX_IDENTIFIERS = 16
+#: 256 bits in hexadecimal.
+HEX_256 = '[0-9a-f]{64}'
+
+#: Kinds of images. What is neither is 'other': nothing is known about it.
+KINDS = ('file', 'block', 'rbd', 'other')
+#: Where the destination has the content of a disk: it opens the very
+#: bytes the source has open, it has a disk of its own that this migration
+#: can fill, or neither.
+COPIES = ('shared', 'own', 'none')
+
+
+class DedupObject(base.VersionedObject):
+    """Base of all; its names must not meet Nova's in nova-compute."""
+
+    OBJ_SERIAL_NAMESPACE = 'nova_dedup_migrate_object'
+    OBJ_PROJECT_NAMESPACE = 'nova_dedup_migrate'
+
+    def __init__(self, context=None, **kwargs):
+        super().__init__(context, **kwargs)
+        if kwargs:
+            self._complete()
+
+    @classmethod
+    def _obj_from_primitive(cls, context, objver, primitive):
+        self = super()._obj_from_primitive(context, objver, primitive)
+        self._complete()
+        return self
+
+    def _complete(self):
+        self.obj_set_defaults()
+        missing = [name for name in self.fields
+                   if not self.obj_attr_is_set(name)]
+        if missing:
+            raise ValueError('%s lacks %s' % (
+                self.obj_name(), ', '.join(sorted(missing))))
+
+
+@base.VersionedObjectRegistry.register
+class DedupNodeClaim(DedupObject):
+    """One image of a disk's backing chain, as the source has it open.
+
+    What identifies it depends on its kind; agent/identity tells how.
+    """
+
+    VERSION = '1.0'
+
+    fields = {
+        'kind': fields.ChoiceField(*KINDS),
+        # at the destination; 'pool/image' or 'pool/namespace/image' of rbd
+        'path': fields.TextField(MAX_PATH),
+        'size': fields.CountField(fields.MAX_OFFSET, nullable=True,
+                                  default=None),
+        # kind file: the name the file system gives it, and the file system
+        'inode': fields.CountField(nullable=True, default=None),
+        'filesystem': fields.TextField(MAX_PATH, nullable=True,
+                                       default=None),
+        # kind file: the byte the source holds a lock on
+        'lock_offset': fields.CountField(fields.MAX_OFFSET - 1,
+                                         nullable=True, default=None),
+        # kind file: a file beside the image and what it holds
+        'challenge_name': fields.TextField(64, HEX_256, nullable=True,
+                                           default=None),
+        'challenge_content': fields.TextField(64, HEX_256, nullable=True,
+                                              default=None),
+        # keyed digest of blocks of the image
+        'samples': fields.TextField(64, HEX_256, nullable=True,
+                                    default=None),
+        # kinds block and rbd: names that are unique in the world
+        'identifiers': fields.TextsField(MAX_IDENTIFIERS, 256, default=[]),
+        # kind rbd: how to log in
+        'user': fields.TextField(128, r'[\w.@-]+', nullable=True,
+                                 default=None),
+        'secret': fields.UUIDField(nullable=True, default=None),
+        # why the source cannot tell more
+        'note': fields.TextField(MAX_REASON, default=''),
+    }
+
+
+@base.VersionedObjectRegistry.register
+class DedupDiskQuery(DedupObject):
+    """One disk of the instance: the top image first, the base last."""
+
+    VERSION = '1.0'
+
+    fields = {
+        'target': fields.TextField(64),
+        'chain': fields.ObjectsField('DedupNodeClaim', MAX_CHAIN),
+    }
+
+
+@base.VersionedObjectRegistry.register
+class DedupFactsRequest(DedupObject):
+    VERSION = '1.0'
+
+    fields = {
+        'instance_uuid': fields.UUIDField(),
+        'migration_uuid': fields.UUIDField(),
+        # the instance's emulator; None for libvirt's own choice
+        'emulator': fields.TextField(MAX_PATH, nullable=True, default=None),
+        'disks': fields.ObjectsField('DedupDiskQuery', MAX_DISKS,
+                                     default=[]),
+        # of the samples
+        'sample_key': fields.TextField(64, HEX_256, nullable=True,
+                                       default=None),
+        # whether to measure how fast storage is read
+        'probe_storage': fields.FlagField(default=True),
+        # how long the caller waits for the answer
+        'budget': fields.NumberField(default=5.0),
+    }
+
+
+@base.VersionedObjectRegistry.register
+class DedupNodeAnswer(DedupObject):
+    """What the destination found out about one image."""
+
+    VERSION = '1.0'
+
+    fields = {
+        'same': fields.FlagField(),
+        # how it was proven, or why it was not
+        'reason': fields.TextField(MAX_REASON, default=''),
+    }
+
+
+@base.VersionedObjectRegistry.register
+class DedupDiskAnswer(DedupObject):
+    VERSION = '1.0'
+
+    fields = {
+        'target': fields.TextField(64),
+        'copy': fields.ChoiceField(*COPIES),
+        # why it is what it is, always a sentence
+        'reason': fields.TextField(MAX_REASON),
+        'size': fields.CountField(fields.MAX_OFFSET, nullable=True,
+                                  default=None),
+        # None: not measured
+        'storage_rate': fields.NumberField(nullable=True, default=None),
+        'chain': fields.ObjectsField('DedupNodeAnswer', MAX_CHAIN,
+                                     default=[]),
+    }
+
+
+@base.VersionedObjectRegistry.register
+class DedupFactsReply(DedupObject):
+    VERSION = '1.0'
+
+    fields = {
+        # as the agent names itself
+        'host': fields.TextField(255),
+        # of this package
+        'release': fields.TextField(64, default=''),
+        # whether the destination's QEMU takes part, and why not
+        'patched': fields.FlagField(),
+        'qemu_version': fields.TextField(64, default=''),
+        'reason': fields.TextField(MAX_REASON, default=''),
+        # in the order of the request
+        'disks': fields.ObjectsField('DedupDiskAnswer', MAX_DISKS,
+                                     default=[]),
+    }
+
+
+@base.VersionedObjectRegistry.register
+class DedupLinkRequest(DedupObject):
+    """The source wishes to measure the link to the destination."""
+
+    VERSION = '1.0'
+
+    fields = {
+        'source': fields.TextField(255),
+        'seconds': fields.NumberField(),
+        'bytes': fields.CountField(fields.MAX_OFFSET),
+    }
+
+
+@base.VersionedObjectRegistry.register
+class DedupLinkOffer(DedupObject):
+    """Where the source may push bytes, once, within seconds."""
+
+    VERSION = '1.0'
+
+    fields = {
+        'address': fields.TextField(255),
+        'port': fields.CountField(65535),
+        'token': fields.TextField(64, HEX_256),
+        # the limits the agent set
+        'seconds': fields.NumberField(),
+        'bytes': fields.CountField(fields.MAX_OFFSET),
+    }
+
+
+@base.VersionedObjectRegistry.register
+class DedupIncomingRequest(DedupObject):
+    VERSION = '1.0'
+
+    fields = {
+        'instance_uuid': fields.UUIDField(),
+        'migration_uuid': fields.UUIDField(),
+        # how long to wait for QEMU's event
+        'wait': fields.NumberField(default=0.0),
+    }
+
+
+@base.VersionedObjectRegistry.register
+class DedupIncomingReply(DedupObject):
+    """The event X_DEDUP_INCOMING_DONE; counts of pages unless named."""
+
+    VERSION = '1.0'
+
+    fields = {
+        # False: no event, and why; the figures are 0 then
+        'known': fields.FlagField(),
+        'reason': fields.TextField(MAX_REASON, default=''),
+        'record_pages': fields.CountField(default=0),
+        'fetched_pages': fields.CountField(default=0),
+        'superseded_pages': fields.CountField(default=0),
+        'nack_digest': fields.CountField(default=0),
+        'nack_io': fields.CountField(default=0),
+        'reads': fields.CountField(default=0),
+        'bytes_read': fields.CountField(default=0),
+        'read_ns': fields.CountField(default=0),
+        'max_read_ns': fields.CountField(default=0),
+        'backlog': fields.CountField(default=0),
+    }
+
+
+def all_classes():
+    """Return every class of this module by name, for tests."""
+    return {name: classes
+            for name, classes in
+            base.VersionedObjectRegistry.obj_classes().items()
+            if issubclass(classes[0], DedupObject)}

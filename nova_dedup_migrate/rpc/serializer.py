@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How requests and replies cross the message bus."""
+
+from oslo_context import context
+from oslo_versionedobjects import base
+from oslo_versionedobjects import exception
+
+from nova_dedup_migrate.rpc import errors
+from nova_dedup_migrate.rpc import objects
+
+
+class DedupSerializer(base.VersionedObjectSerializer):
+    """Objects in full, of the caller's context only who may be asked.
+
+    The agent acts for the host and not for a user, so the user's token
+    stays where it is.
+    """
+
+    OBJ_BASE_CLASS = objects.DedupObject
+
+    _KEPT = ('request_id', 'global_request_id')
+
+    def deserialize_entity(self, ctxt, entity):
+        """Make the object.
+
+        :raises MalformedMessage:
+        :raises IncompatibleObjectVersion: only its version is not known
+        """
+        try:
+            return super().deserialize_entity(ctxt, entity)
+        except exception.IncompatibleObjectVersion:
+            raise
+        except (exception.VersionedObjectsException, ValueError, TypeError,
+                KeyError, AttributeError) as error:
+            raise errors.MalformedMessage(str(error)) from error
+
+    def serialize_context(self, ctxt):
+        if not isinstance(ctxt, dict):
+            ctxt = {name: getattr(ctxt, name, None) for name in self._KEPT}
+        return self._keep(ctxt)
+
+    def deserialize_context(self, ctxt):
+        return context.RequestContext(overwrite=False, **self._keep(ctxt))
+
+    def _keep(self, ctxt):
+        return {name: ctxt[name] for name in self._KEPT
+                if isinstance(ctxt.get(name), str)}

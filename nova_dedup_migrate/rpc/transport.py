@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The message bus, and what the agent is called on it."""
+
+import oslo_messaging as messaging
+
+from nova_dedup_migrate.rpc import serializer
+
+TOPIC = 'dedup_migrate_agent'
+#: The default differs between nova-compute and everybody else.
+EXCHANGE = 'nova_dedup_migrate'
+
+
+def get_transport(conf):
+    """Return a transport to the bus of [DEFAULT] transport_url.
+
+    The agent must answer on Nova's own bus: of a cloud with cells, that
+    of the cell of the two hosts.
+    """
+    return messaging.get_rpc_transport(conf)
+
+
+def get_client(transport, timeout, version_cap=None):
+    """Return an RPCClient.
+
+    :param timeout: seconds to wait for an answer
+    """
+    return messaging.get_rpc_client(
+        transport, messaging.Target(exchange=EXCHANGE, topic=TOPIC,
+                                    version='1.0'),
+        timeout=timeout, version_cap=version_cap,
+        # One more attempt where the bus is down, instead of for ever.
+        retry=1,
+        # Say so at once where no agent has ever been on that host.
+        transport_options=messaging.TransportOptions(at_least_once=True),
+        serializer=serializer.DedupSerializer())
+
+
+def get_server(transport, host, endpoints):
+    """Return a server that calls endpoints in threads."""
+    return messaging.get_rpc_server(
+        transport, messaging.Target(exchange=EXCHANGE, topic=TOPIC,
+                                    server=host), endpoints,
+        executor='threading', serializer=serializer.DedupSerializer(),
+        access_policy=messaging.ExplicitRPCAccessPolicy)

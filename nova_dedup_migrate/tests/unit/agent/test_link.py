@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measuring a link, over the loopback."""
+
+import socket
+import threading
+from unittest import mock
+
+from nova_dedup_migrate.agent import link
+from nova_dedup_migrate.rpc import objects
+from nova_dedup_migrate.tests import base
+
+ANY = range(0, 1)
+
+
+def request(seconds=0.2, limit=4 << 20):
+    return objects.DedupLinkRequest(source='compute1', seconds=seconds,
+                                    bytes=limit)
+
+
+class LinkTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.receiver = link.Receiver('127.0.0.1', ANY)
+        self.addCleanup(self.wait)
+
+    def wait(self):
+        self.eventually(lambda: not self.receiver._busy.locked(),
+                        'the receiver has ended')
+
+    def connect(self, offer):
+        connection = socket.create_connection((offer.address, offer.port),
+                                              10.0)
+        self.addCleanup(connection.close)
+        return connection
+
+    def test_rate(self):
+        self.assertGreater(link.measure(self.receiver.offer(request())),
+                           1e6)
+
+    def test_time_is_up_first(self):
+        offer = self.receiver.offer(request(0.05, 1 << 40))
+        self.assertEqual(link.MAX_BYTES, offer.bytes)
+        self.assertGreater(link.measure(offer), 1e6)
+
+    def test_ipv6(self):
+        if not socket.has_ipv6:
+            self.skipTest('no IPv6 here')
+        receiver = link.Receiver('::1', ANY)
+        try:
+            offer = receiver.offer(request())
+        except link.ProbeRefused as error:
+            self.skipTest('no IPv6 here: %s' % error)
+        self.assertGreater(link.measure(offer), 1e6)
+
+    def test_limits_of_the_agent(self):
+        offer = self.receiver.offer(request(1e9, 1 << 60))
+        self.assertEqual(link.MAX_SECONDS, offer.seconds)
+        self.assertEqual(link.MAX_BYTES, offer.bytes)
+        self.connect(offer).sendall(bytes.fromhex(offer.token))
+
+    def test_stranger(self):
+        offer = self.receiver.offer(request())
+        stranger = self.connect(offer)
+        stranger.sendall(bytes(32))
+        self.assertEqual(b'', stranger.recv(1))
+        self.assertGreater(link.measure(offer), 1e6)
+
+    def test_it_listens_for_one(self):
+        offer = self.receiver.offer(request())
+        link.measure(offer)
+        self.wait()
+        self.assertRaises(OSError, link.measure, offer)
+
+    def test_nobody_comes(self):
+        with mock.patch.object(link, 'PATIENCE', 0.01):
+            self.receiver.offer(request())
+            self.wait()
+        self.assertGreater(link.measure(self.receiver.offer(request())),
+                           1e6)
+
+    def test_one_at_a_time(self):
+        offer = self.receiver.offer(request())
+        with mock.patch.object(link, 'PATIENCE', 0.01):
+            self.assertRaises(link.ProbeRefused, self.receiver.offer,
+                              request())
+        link.measure(offer)
+
+    def test_no_free_port(self):
+        taken = socket.create_server(('127.0.0.1', 0))
+        self.addCleanup(taken.close)
+        port = taken.getsockname()[1]
+        receiver = link.Receiver('127.0.0.1', range(port, port + 1))
+        error = self.assertRaises(link.ProbeRefused, receiver.offer,
+                                  request())
+        self.assertIn(str(port), str(error))
+        self.assertFalse(receiver._busy.locked())
+
+    def test_no_such_address(self):
+        receiver = link.Receiver('no.such.host.invalid', ANY)
+        self.assertRaises(link.ProbeRefused, receiver.offer, request())
+        self.assertFalse(receiver._busy.locked())
+
+    def _destination(self, answer):
+        """Serve one connection with a fixed answer; return an offer."""
+        listener = socket.create_server(('127.0.0.1', 0))
+
+        def serve():
+            with listener:
+                connection, _ = listener.accept()
+            with connection:
+                connection.sendall(answer)
+                connection.shutdown(socket.SHUT_WR)
+                try:
+                    while connection.recv(1 << 20):
+                        pass
+                except ConnectionResetError:
+                    pass
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        self.addCleanup(thread.join)
+        return objects.DedupLinkOffer(
+            address='127.0.0.1', port=listener.getsockname()[1],
+            token='0' * 64, seconds=0.05, bytes=1 << 20)
+
+    def test_nothing_arrived(self):
+        self.assertIsNone(link.measure(self._destination(bytes(8))))
+
+    def test_impossible_rate(self):
+        self.assertRaises(ConnectionError, link.measure,
+                          self._destination(b'\xff' * 8))
+
+    def test_short_answer(self):
+        self.assertRaises(ConnectionError, link.measure,
+                          self._destination(b'abc'))
+
+    def test_second_half_counts(self):
+        """A buffer on the way swallows the first megabyte at once."""
+        times = iter([0.0, 0.0, 0.001, 0.001, 0.6, 0.6, 1.0, 1.0, 2.0, 2.0,
+                      2.0])
+        counts = iter([1000000, 500, 400, 1000])
+        connection = mock.create_autospec(socket.socket, instance=True)
+        connection.recv_into.side_effect = lambda buffer: next(counts)
+        with mock.patch.object(link.time, 'monotonic', autospec=True,
+                               side_effect=lambda: next(times)):
+            rate = link._count(connection, 2.0, 1 << 30)
+        self.assertEqual(1000, rate)

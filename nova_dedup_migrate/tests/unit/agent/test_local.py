@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked of libvirt."""
+
+import importlib.util
+from unittest import mock
+
+from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.tests import base
+
+if importlib.util.find_spec('libvirt') is not None:
+    import libvirt
+
+    from nova_dedup_migrate.agent import local
+else:
+    local = None
+
+CAPABILITIES = '''<capabilities>
+  <host><cpu><arch>x86_64</arch></cpu></host>
+  <guest><os_type>hvm</os_type>
+    <arch name='i686'><emulator>/usr/bin/qemu-i386</emulator></arch></guest>
+  <guest><os_type>hvm</os_type>
+    <arch name='x86_64'><emulator>/usr/bin/qemu-x86</emulator>
+      <domain type='qemu'/>
+      <domain type='kvm'><emulator>/usr/bin/qemu-kvm</emulator></domain>
+    </arch></guest>
+  <guest><os_type>xen</os_type>
+    <arch name='x86_64'><emulator>/usr/bin/xen</emulator></arch></guest>
+</capabilities>'''
+
+
+class LocalTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        if local is None:
+            self.skipTest('libvirt-python is not installed')
+        patcher = mock.patch.object(local.libvirt_host, 'LibvirtHost',
+                                    autospec=True)
+        self.host = patcher.start().return_value
+        self.addCleanup(patcher.stop)
+        self.connection = mock.create_autospec(libvirt.virConnect,
+                                               instance=True)
+        self.host.connection = self.connection
+        self.host.uri = 'qemu:///system'
+        self.local = local.LocalLibvirt('qemu:///system', mock.sentinel.event)
+
+    def test_emulators(self):
+        self.connection.getCapabilities.return_value = CAPABILITIES
+        self.assertEqual(['/usr/bin/qemu-x86', '/usr/bin/qemu-kvm',
+                          '/usr/bin/qemu-i386'], self.local.emulators())
+
+    def test_libvirt_is_gone(self):
+        self.connection.getCapabilities.side_effect = libvirt.libvirtError(
+            'gone')
+        self.assertRaises(errors.HypervisorUnavailable,
+                          self.local.emulators)
+
+    def test_secret(self):
+        secret = self.connection.secretLookupByUUIDString.return_value
+        secret.value.return_value = b'\x01\x02'
+        self.assertEqual(b'\x01\x02', self.local.ceph_key('uuid'))
+        self.connection.secretLookupByUUIDString.assert_called_once_with(
+            'uuid')
+
+    def test_subscribes_when_libvirt_is_there(self):
+        self.host.subscribe.side_effect = [
+            errors.HypervisorUnavailable(uri='x', reason='y'), None]
+        with mock.patch.object(local, 'INTERVAL', 0.001):
+            self.local.start()
+            self.eventually(lambda: self.host.subscribe.call_count == 2,
+                            'it subscribes')
+            self.local.stop()
+        self.host.subscribe.assert_called_with(mock.sentinel.event)
+        self.host.close.assert_called_once_with()
+
+    def test_connects_again(self):
+        looks = []
+
+        def connection(host):
+            looks.append(host)
+            if len(looks) == 2:
+                raise errors.HypervisorUnavailable(uri='x', reason='y')
+            return self.connection
+
+        with mock.patch.object(type(self.host), 'connection',
+                               property(connection), create=True), \
+                mock.patch.object(local, 'INTERVAL', 0.001):
+            self.local.start()
+            self.eventually(lambda: len(looks) > 3, 'it goes on')
+            self.local.stop()
+        self.host.subscribe.assert_called_once_with(mock.sentinel.event)

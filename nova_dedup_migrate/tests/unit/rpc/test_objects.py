@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The objects' versions, limits and what arrives incomplete."""
+
+from oslo_versionedobjects import base
+from oslo_versionedobjects import exception
+from oslo_versionedobjects import fixture
+import testtools
+
+from nova_dedup_migrate.rpc import objects
+from nova_dedup_migrate.tests import base as tests_base
+
+UUID = '0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'
+
+# A change of a fingerprint needs a new version of the object, and of the
+# RPC API for agents that know the old one only.
+FINGERPRINTS = {
+    'DedupDiskAnswer': '1.0-58e1bf59e139bb07c6a2664c5825da5b',
+    'DedupDiskQuery': '1.0-c58a308d95653bf0e8a873576e6d3a0d',
+    'DedupFactsReply': '1.0-0355d86e589297b8e2a13f0bfc3823af',
+    'DedupFactsRequest': '1.0-633fbb6cfefa515ec873f3d9c690f000',
+    'DedupIncomingReply': '1.0-126cab5c5f936b62eea71b16105126cd',
+    'DedupIncomingRequest': '1.0-c2635a5bf26dfa5983db582eedd2f418',
+    'DedupLinkOffer': '1.0-789bcc48452fd144601fac01f37032d3',
+    'DedupLinkRequest': '1.0-6ed2e75dd6099cb77b16b703cd64782f',
+    'DedupNodeAnswer': '1.0-a84958e346328e2fcbdd8d196bdc035a',
+    'DedupNodeClaim': '1.0-77763d0fb7fd637dab92add1affc6ba5',
+}
+
+
+class FingerprintsTest(tests_base.TestCase):
+    def test_fields_of_each_version(self):
+        checker = fixture.ObjectVersionChecker(objects.all_classes())
+        expected, actual = checker.test_hashes(FINGERPRINTS)
+        self.assertEqual(expected, actual)
+
+    def test_names_do_not_meet_others(self):
+        for name in objects.all_classes():
+            self.assertTrue(name.startswith('Dedup'), name)
+
+
+class LimitsTest(tests_base.TestCase):
+    def _refused(self, cls, match, **kwargs):
+        with testtools.ExpectedException(ValueError, match):
+            cls(**kwargs)
+
+    def test_text(self):
+        for path, match in (
+                ('x' * (objects.MAX_PATH + 1), '.*at most 4096 characters'),
+                ('a\nb', '.*printable'), ('a\x00', '.*printable'),
+                ('\udcff', '.*printable'), (b'a', '.*a text'),
+                (7, '.*a text')):
+            self._refused(objects.DedupNodeClaim, 'path is .*' + match,
+                          kind='file', path=path)
+
+    def test_choice(self):
+        self._refused(objects.DedupNodeClaim, 'kind is .*', kind='fifo',
+                      path='/x')
+
+    def test_pattern_is_of_the_whole_text(self):
+        for digest in ('f' * 63, 'f' * 65, 'F' * 64, 'f' * 63 + '/'):
+            self._refused(objects.DedupNodeClaim, 'challenge_name is .*',
+                          kind='file', path='/x', challenge_name=digest)
+
+    def test_count(self):
+        for size in (-1, 2 ** 63, True, '1', 1.0):
+            self._refused(objects.DedupNodeClaim, 'size is .*',
+                          kind='file', path='/x', size=size)
+
+    def test_number(self):
+        for rate in (-1.0, float('nan'), float('inf'), 10 ** 400, '1',
+                     True):
+            self._refused(objects.DedupLinkRequest, 'seconds is .*',
+                          source='h', seconds=rate, bytes=1)
+
+    def test_flag(self):
+        self._refused(objects.DedupNodeAnswer, 'same is .*', same=1)
+
+    def test_lists(self):
+        claim = objects.DedupNodeClaim(kind='file', path='/x')
+        self._refused(objects.DedupDiskQuery, 'chain is .*', target='vda',
+                      chain=[claim] * (objects.MAX_CHAIN + 1))
+        self._refused(objects.DedupDiskQuery, '.*', target='vda',
+                      chain=['/x'])
+        self._refused(objects.DedupDiskQuery, 'chain is .*', target='vda',
+                      chain='/x')
+
+    def test_uuid(self):
+        self._refused(objects.DedupIncomingRequest, 'instance_uuid is .*',
+                      instance_uuid='../../x', migration_uuid=UUID)
+
+    def test_what_has_no_default_must_be_given(self):
+        self._refused(objects.DedupDiskQuery, 'DedupDiskQuery lacks chain',
+                      target='vda')
+
+
+class ArrivalTest(tests_base.TestCase):
+    """Primitives that no object of ours would have made."""
+
+    def _primitive(self):
+        return objects.DedupDiskQuery(target='vda', chain=[
+            objects.DedupNodeClaim(kind='file', path='/x')]
+        ).obj_to_primitive()
+
+    def _data(self, primitive):
+        return primitive['nova_dedup_migrate_object.data']
+
+    def test_round_trip(self):
+        query = objects.DedupObject.obj_from_primitive(self._primitive())
+        self.assertEqual('/x', query.chain[0].path)
+        self.assertIsNone(query.chain[0].lock_offset)
+
+    def test_default_for_what_is_missing(self):
+        primitive = self._primitive()
+        del self._data(self._data(primitive)['chain'][0])['identifiers']
+        query = objects.DedupObject.obj_from_primitive(primitive)
+        self.assertEqual([], query.chain[0].identifiers)
+
+    def test_refused_without_default(self):
+        primitive = self._primitive()
+        del self._data(primitive)['chain']
+        with testtools.ExpectedException(ValueError, '.*lacks chain'):
+            objects.DedupObject.obj_from_primitive(primitive)
+
+    def test_long_list_is_refused_before_its_elements_are_made(self):
+        primitive = self._primitive()
+        self._data(primitive)['chain'] = [None] * (objects.MAX_CHAIN + 1)
+        with testtools.ExpectedException(ValueError, 'chain is .*'):
+            objects.DedupObject.obj_from_primitive(primitive)
+
+    def test_wrong_type(self):
+        primitive = self._primitive()
+        self._data(primitive)['target'] = ['vda']
+        with testtools.ExpectedException(ValueError, 'target is .*'):
+            objects.DedupObject.obj_from_primitive(primitive)
+
+    def test_foreign_object(self):
+        primitive = self._primitive()
+        primitive['nova_dedup_migrate_object.namespace'] = 'nova'
+        self.assertRaises(exception.UnsupportedObjectError,
+                          objects.DedupObject.obj_from_primitive, primitive)
+
+    def test_every_class_is_registered_once(self):
+        for classes in objects.all_classes().values():
+            self.assertEqual(1, len(classes))
+            self.assertTrue(issubclass(classes[0], base.VersionedObject))
