@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One attempt to migrate an instance, as the driver's methods share it.
+
+::
+
+    preparing --> operating --> job seen --> over
+        |              |
+        +-- abort: rolled back at once
+                       +-- abort, force-complete: once there is a job
+
+Nova says that a migration is running before libvirt has a job for it,
+and facts are gathered in that time.  A request that comes then is kept
+instead of being refused.
+"""
+
+import threading
+
+import libvirt
+from oslo_log import log as logging
+
+LOG = logging.getLogger(__name__)
+
+
+class Attempt:
+    """What became of one attempt.
+
+    :param record: tasks.record.MigrationRecord
+    :param force_complete: callable that asks Nova's monitor to complete
+    """
+
+    def __init__(self, record, force_complete):
+        self.record = record
+        self._force_complete = force_complete
+        self._lock = threading.Lock()
+        self._begun = False
+        self._seen = False
+        self._over = False
+        self._wishes = []
+        self._cancelled = False
+
+    @property
+    def begun(self):
+        """Whether Nova's operation has begun."""
+        return self._begun
+
+    def begin(self):
+        """Return whether Nova's operation is still wanted.
+
+        From then on a request waits for libvirt's job.
+        """
+        with self._lock:
+            self._begun = 'abort' not in self._wishes
+            if not self._begun:
+                self._cancelled = True
+            return self._begun
+
+    def wish(self, what):
+        """Keep a request for later: abort or force-complete.
+
+        :returns: False if it is too late for that
+        """
+        with self._lock:
+            if self._seen or self._over:
+                return False
+            self._wishes.append(what)
+            return True
+
+    def job_seen(self, guest):
+        """Carry out what was wished for, now that libvirt has a job."""
+        with self._lock:
+            self._seen = True
+            wishes, self._wishes = self._wishes, []
+        if 'abort' in wishes:
+            try:
+                guest.abort_job()
+            except libvirt.libvirtError as error:
+                LOG.warning('Failed to cancel the migration of instance '
+                            '%(uuid)s: %(error)s',
+                            {'uuid': self.record.instance_uuid,
+                             'error': error})
+        elif wishes:
+            self._force_complete()
+
+    def operation_failed(self, error):
+        """Take note of the libvirtError that libvirt's operation gave."""
+        self.record.failure = error
+        if error.get_error_code() == libvirt.VIR_ERR_OPERATION_ABORTED:
+            self._cancelled = True
+
+    def recovering(self, recover_method):
+        """Return Nova's recover_method with the status that is true.
+
+        Nova's monitor knows that a migration was cancelled only if it
+        happens to look in the right moment.
+        """
+        def recover(*args, **kwargs):
+            if self._cancelled:
+                kwargs['migration_status'] = 'cancelled'
+            self.over(kwargs.get('migration_status', 'failed'))
+            return recover_method(*args, **kwargs)
+        return recover
+
+    def completing(self, post_method):
+        """Return Nova's post_method, which also takes note."""
+        def complete(*args, **kwargs):
+            self.over('completed')
+            return post_method(*args, **kwargs)
+        return complete
+
+    def over(self, outcome):
+        """Take note of the outcome; nothing is wished for any more."""
+        with self._lock:
+            self._over = True
+        self.record.finish(outcome)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nova's libvirt driver with dedup migration.
+
+nova.conf: ``compute_driver = dedup_migrate.DedupMigrateLibvirtDriver``
+
+What is overridden, and what of Nova's private API is called, is listed in
+doc/source/contributor/driver.rst; tests/unit/compute/test_signatures.py
+compares it with the Nova that is installed.
+"""
+
+import libvirt
+from nova import exception
+from nova.virt.libvirt import driver
+from oslo_log import log as logging
+
+from nova_dedup_migrate.compute import figures
+from nova_dedup_migrate.compute import service
+
+LOG = logging.getLogger(__name__)
+
+
+class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
+    """LibvirtDriver whose live migrations leave out what storage holds."""
+
+    def __init__(self, virtapi, read_only=False):
+        super().__init__(virtapi, read_only)
+        self.dedup = service.DedupMigrate(self)
+
+    def init_host(self, host):
+        super().init_host(host)
+        self.dedup.start(host)
+
+    def cleanup_host(self, host):
+        self.dedup.stop()
+        super().cleanup_host(host)
+
+    def emit_event(self, event):
+        """See a guest start, resume or arrive."""
+        self.dedup.see_event(event)
+        super().emit_event(event)
+
+    def _live_migration(self, context, instance, dest, post_method,
+                        recover_method, block_migration, migrate_data):
+        """Run Nova's own as one task of our flow."""
+        with self.dedup.attempt(instance, dest, migrate_data) as attempt:
+            recover = attempt.recovering(recover_method)
+            post = attempt.completing(post_method)
+
+            def operate():
+                if attempt.begin():
+                    live_migration(context, instance, dest, post, recover,
+                                   block_migration, migrate_data)
+                else:
+                    recover(context, instance, dest, migrate_data)
+
+            live_migration = super()._live_migration
+            self.dedup.migrate(context, instance, migrate_data, attempt,
+                               operate)
+
+    def _live_migration_operation(self, context, instance, *args, **kwargs):
+        """Leave it to Nova's monitor what an error of libvirt means.
+
+        The monitor looks at the guest, completes or rolls back, and that
+        settles it.  Since 34.0.0 Nova raises the error once more after
+        that, and the manager then sets ERROR on an instance that runs.
+        """
+        try:
+            super()._live_migration_operation(context, instance, *args,
+                                              **kwargs)
+        except libvirt.libvirtError as error:
+            attempt = self.dedup.attempt_of(instance)
+            if attempt is None:
+                raise
+            # Nova has logged it.
+            attempt.operation_failed(error)
+
+    def _live_migration_monitor(self, context, instance, guest, *args,
+                                **kwargs):
+        """Show Nova's monitor figures that count fetched pages."""
+        attempt = self.dedup.attempt_of(instance)
+        if attempt is not None:
+            guest = figures.MigratingGuest(guest, attempt)
+        super()._live_migration_monitor(context, instance, guest, *args,
+                                        **kwargs)
+
+    def live_migration_abort(self, instance):
+        """Keep the request where libvirt has no migration to abort yet."""
+        attempt = self.dedup.attempt_of(instance)
+        if attempt is not None and not attempt.begun:
+            if attempt.wish('abort'):
+                return
+        try:
+            super().live_migration_abort(instance)
+        except libvirt.libvirtError:
+            if attempt is None or not attempt.wish('abort'):
+                raise
+
+    def live_migration_force_complete(self, instance):
+        """Keep the request where Nova has no monitor to take it yet."""
+        attempt = self.dedup.attempt_of(instance)
+        try:
+            super().live_migration_force_complete(instance)
+        except exception.NoActiveMigrationForInstance:
+            if attempt is None or not attempt.wish('force-complete'):
+                raise

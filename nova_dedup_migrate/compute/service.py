@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the driver adds to Nova's, in one object."""
+
+import contextlib
+import functools
+
+from nova import context as nova_context
+from nova import exception
+from nova import objects
+import nova.conf
+from nova.virt import event as virtevent
+from oslo_log import log as logging
+
+from nova_dedup_migrate.agent import link_rates
+from nova_dedup_migrate.compute import attempt as compute_attempt
+from nova_dedup_migrate.compute import gathering
+from nova_dedup_migrate.compute import guests
+from nova_dedup_migrate.compute import strategy
+from nova_dedup_migrate.compute import tracking
+from nova_dedup_migrate.conf import dedup_migrate as options
+from nova_dedup_migrate.flows import live_migration
+from nova_dedup_migrate.reports import keeper
+from nova_dedup_migrate.rpc import api
+from nova_dedup_migrate.rpc import transport
+from nova_dedup_migrate.tasks import record as task_record
+
+CONF = nova.conf.CONF
+LOG = logging.getLogger(__name__)
+
+#: After these a guest runs that may not have run before.
+_STARTS = (virtevent.EVENT_LIFECYCLE_STARTED,
+           virtevent.EVENT_LIFECYCLE_RESUMED)
+
+
+class DedupMigrate:
+    """Tracking, migrations and reports of one nova-compute.
+
+    No method raises on its own account: Nova's callers know nothing of
+    us.
+
+    :param driver: the DedupMigrateLibvirtDriver
+    """
+
+    def __init__(self, driver):
+        options.register_opts(CONF)
+        self._driver = driver
+        self._attempts = {}
+        self._tracker = tracking.Tracker(self._resolve,
+                                         self._attempts.__contains__)
+
+    @property
+    def _conf(self):
+        return CONF.dedup_migrate
+
+    @functools.cached_property
+    def _agents(self):
+        # not before the first migration: a bus that is down must not
+        # keep nova-compute from starting
+        return api.AgentAPI(transport.get_transport(CONF),
+                            self._conf.rpc_timeout)
+
+    @functools.cached_property
+    def _links(self):
+        return link_rates.LinkRates(
+            self._agents, CONF.host, self._conf.probe_time,
+            self._conf.probe_bytes, self._conf.probe_cache_time)
+
+    @functools.cached_property
+    def _reports(self):
+        return keeper.ReportKeeper(CONF)
+
+    # Life
+
+    def start(self, host):
+        """Pick up what an earlier nova-compute has left.
+
+        :param host: name of this host
+        """
+        try:
+            self._reports.close_unfinished()
+        except Exception as error:
+            LOG.warning('Reports of interrupted migrations stay open: %s',
+                        error)
+        try:
+            for uuid in self._driver.list_instance_uuids():
+                self._tracker.look(uuid)
+        except Exception as error:
+            LOG.warning('Guests that run already are not tracked: %s',
+                        error)
+
+    def stop(self):
+        self._tracker.stop()
+
+    # Tracking
+
+    def see_event(self, event):
+        """Look at a guest that has started, resumed or arrived."""
+        if (isinstance(event, virtevent.LifecycleEvent)
+                and event.get_transition() in _STARTS):
+            self._tracker.look(event.get_instance_uuid())
+
+    def _resolve(self, uuid):
+        """Return (guest, whether to track it)."""
+        try:
+            instance = objects.Instance.get_by_uuid(
+                nova_context.get_admin_context(), uuid,
+                expected_attrs=['flavor', 'system_metadata'])
+        except exception.InstanceNotFound as error:
+            raise LookupError(uuid) from error
+        wanted = (self._conf.enabled and self._conf.track_io
+                  and self._strategy(instance)[0] != 'off')
+        return guests.open_guest(self._driver._host, instance), wanted
+
+    def _strategy(self, instance):
+        return strategy.of_instance(instance, self._conf.strategy)
+
+    def _link_rate(self, context, destination, measure):
+        """Return bytes/s, measured now or by an earlier migration."""
+        rate = (self._links.rate(context, destination) if measure
+                else None)
+        return rate or self._reports.link_rate(destination)
+
+    # Migrations
+
+    def attempt_of(self, instance):
+        """Return the attempt.Attempt that is under way, or None."""
+        return self._attempts.get(instance.uuid)
+
+    @contextlib.contextmanager
+    def attempt(self, instance, destination, migrate_data):
+        """Make the Attempt that the driver's methods share meanwhile."""
+        attempt = compute_attempt.Attempt(
+            task_record.MigrationRecord(
+                migrate_data.migration.uuid, instance.uuid, CONF.host,
+                destination, *self._strategy(instance)),
+            functools.partial(self._driver.live_migration_force_complete,
+                              instance))
+        self._attempts[instance.uuid] = attempt
+        try:
+            yield attempt
+        finally:
+            attempt.over('failed')
+            del self._attempts[instance.uuid]
+
+    def migrate(self, context, instance, migrate_data, attempt, operate):
+        """Run operate() within the flow, or alone where we are off.
+
+        :raises: what operate() raises
+        """
+        record = attempt.record
+        if not self._conf.enabled:
+            return operate()
+        try:
+            guest = guests.open_guest(self._driver._host, instance)
+            gatherer = gathering.Gatherer(
+                self._driver, self._agents, guest, instance, migrate_data,
+                record, self._link_rate)
+            hands = live_migration.Hands(
+                guest=guest,
+                gather=functools.partial(gatherer.gather, context),
+                operate=operate,
+                collect=functools.partial(
+                    self._agents.incoming, context, record.destination,
+                    instance.uuid, record.migration_uuid),
+                keep=self._reports.keep,
+                interval=self._conf.watch_interval)
+        except Exception as error:
+            record.trouble('preparing', error)
+            return operate()
+        return live_migration.run(record, hands)

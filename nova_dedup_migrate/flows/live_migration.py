@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The flow of a live migration.
+
+::
+
+    OpenReport    the report says: running
+    GatherFacts   both hosts -> facts
+    MakePlan      facts -> plan
+    Arm           plan -> the source's QEMU
+    Operate       Nova's own live migration, and beside it the Watch:
+                  a look each 0.5 s, a round kept, a new decision,
+                  disarmed where stock has become the better choice
+    Disarm        a guest that has stayed keeps no order
+    Collect       the figures of the destination
+    CloseReport   the report says: completed or cancelled
+
+Of all tasks only Operate can fail, with what Nova raised; then Arm is
+reverted (the guest is disarmed) and OpenReport (the report says:
+failed).  Every other task that meets an error notes it and lets the flow
+go on: without facts there is no plan, without a plan nothing is armed,
+and what Operate runs is then a stock migration.
+"""
+
+import dataclasses
+import typing
+
+from taskflow import engines
+from taskflow.patterns import linear_flow
+
+from nova_dedup_migrate.tasks import arm
+from nova_dedup_migrate.tasks import collect
+from nova_dedup_migrate.tasks import decide
+from nova_dedup_migrate.tasks import gather
+from nova_dedup_migrate.tasks import operate
+from nova_dedup_migrate.tasks import report
+from nova_dedup_migrate.tasks import watch
+
+
+@dataclasses.dataclass(frozen=True)
+class Hands:
+    """What the flow needs done, by those who know Nova and the agents.
+
+    :ivar guest: hypervisor.base.Guest at the source
+    :ivar gather: () -> planner.facts.Facts
+    :ivar operate: () -> None, when Nova is done; raises what Nova raises
+    :ivar collect: () -> the destination's figures
+    :ivar keep: (MigrationRecord) -> None, writes its report
+    :ivar interval: seconds between two looks of the watch
+    """
+
+    guest: typing.Any
+    gather: typing.Callable
+    operate: typing.Callable
+    collect: typing.Callable
+    keep: typing.Callable
+    interval: float = 0.5
+
+
+def create(record, hands):
+    """Return the flow.
+
+    :param record: tasks.record.MigrationRecord
+    :param hands: Hands
+    """
+    beside = watch.Watch(record, hands.guest, hands.interval)
+    return linear_flow.Flow('live-migration-' + record.migration_uuid).add(
+        report.OpenReport(record, hands.keep),
+        gather.GatherFacts(record, hands.gather),
+        decide.MakePlan(record),
+        arm.Arm(record, hands.guest),
+        operate.Operate(record, hands.operate, beside),
+        arm.Disarm(record, hands.guest),
+        collect.Collect(record, hands.collect),
+        report.CloseReport(record, hands.keep))
+
+
+def run(record, hands):
+    """Run the flow in this thread.
+
+    :raises: the very exception of hands.operate, and no other
+    """
+    failure = None
+    try:
+        engines.run(create(record, hands), engine='serial')
+    except Exception as error:
+        failure = error
+    if record.error is not None:
+        raise record.error
+    if failure is not None:
+        record.trouble('running the flow', failure)
+        if not record.operating:
+            hands.operate()

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looking on while Nova migrates, and stepping in."""
+
+import contextlib
+import threading
+import time
+
+from oslo_log import log as logging
+
+from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.planner import replan
+from nova_dedup_migrate.tasks import arm
+
+LOG = logging.getLogger(__name__)
+
+#: Statuses in which the end is a moment away.
+_ENDING = ('pre-switchover', 'device')
+#: Seconds between two looks when the last figures are about to appear:
+#: libvirt ends the source's QEMU soon after it has completed.
+_ENDING_INTERVAL_S = 0.03
+#: Looks that may fail one after the other before we look away.
+_PATIENCE = 5
+
+
+class Watch:
+    """Reads the source's progress and disarms where that is better.
+
+    :param record: MigrationRecord that gets each Progress
+    :param guest: hypervisor.base.Guest with progress()
+    :param interval: seconds between two looks
+    """
+
+    def __init__(self, record, guest, interval=0.5):
+        self._record = record
+        self._guest = guest
+        self._interval = interval
+        self._over = threading.Event()
+        self._failures = 0
+
+    @contextlib.contextmanager
+    def during(self, facts, plan):
+        """Watch in a thread of its own as long as the block runs."""
+        thread = threading.Thread(
+            target=self.run, args=(facts, plan), daemon=True,
+            name='dedup-watch-%s' % self._record.instance_uuid)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._record.trouble('starting the watch', error)
+            yield
+            return
+        try:
+            yield
+        finally:
+            self._over.set()
+            # A look may hang with QEMU; Nova is not to wait for that.
+            thread.join(self._interval + 1.0)
+
+    def run(self, facts, plan):
+        """Look on until the migration or the guest is over."""
+        observer = self._observer(facts, plan)
+        while not self._over.is_set():
+            wait = self._interval
+            try:
+                now = self._guest.progress()
+                self._record.see(now)
+                if observer is not None and now.rounds:
+                    observer(now)
+                wait = self._pause(now)
+                self._failures = 0
+            except (errors.QmpDisconnected, errors.GuestNotRunning):
+                # It has left; so has everything there was to see.
+                return
+            except Exception as error:
+                self._failures += 1
+                if self._failures >= _PATIENCE:
+                    self._record.trouble('watching', error)
+                    return
+            self._over.wait(wait)
+
+    def _pause(self, now):
+        """Return seconds until the next look."""
+        if now.status in _ENDING:
+            return _ENDING_INTERVAL_S
+        rate = now.mbps * 1e6 / 8
+        if now.status == 'active' and rate > 0:
+            left = now.remaining_bytes / rate
+            return min(self._interval, max(left / 4, _ENDING_INTERVAL_S))
+        return self._interval
+
+    def _observer(self, facts, plan):
+        if facts is None or plan is None or plan.strategy == 'stock':
+            return None
+        return _Adapter(self._record, self._guest, facts, plan)
+
+
+class _Adapter:
+    """Asks the planner again at each look."""
+
+    def __init__(self, record, guest, facts, plan):
+        self._record = record
+        self._guest = guest
+        self._facts = facts
+        self._plan = plan
+        self._started = time.monotonic()
+        self._disarmed = False
+
+    def __call__(self, now):
+        source = now.dedup.source if now.dedup is not None else None
+        if source is not None and source.reason:
+            self._record.explain(source.reason)
+        if self._disarmed or source is None:
+            return
+        decision = replan.replan(
+            self._plan, self._facts,
+            replan.observe(now, time.monotonic() - self._started))
+        if decision.action == 'disarm':
+            LOG.info('Live migration %(migration)s goes on as an ordinary '
+                     'one: %(reason)s',
+                     {'migration': self._record.migration_uuid,
+                      'reason': decision.reason})
+            self._record.explain(decision.reason)
+            arm.disarm(self._guest)
+            self._disarmed = True

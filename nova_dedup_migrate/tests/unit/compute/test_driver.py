@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's overrides; all around them is Nova's, and mocked."""
+
+import contextlib
+from unittest import mock
+
+import libvirt
+from nova import exception
+from nova import objects
+from nova.virt import event as virtevent
+from nova.virt.libvirt import driver as libvirt_driver
+from nova.virt.libvirt import guest as libvirt_guest
+
+from nova_dedup_migrate.compute import attempt as compute_attempt
+from nova_dedup_migrate.compute import driver
+from nova_dedup_migrate.compute import figures
+from nova_dedup_migrate.compute import service
+from nova_dedup_migrate.tests import base
+from nova_dedup_migrate.tests.unit.compute.test_attempt import libvirt_error
+from nova_dedup_migrate.tests.unit.tasks import fakes
+
+UUID = '22222222-0000-4000-8000-000000000002'
+
+
+class DriverCase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        cls = driver.DedupMigrateLibvirtDriver
+        self.driver = cls.__new__(cls)
+        self.driver.dedup = mock.create_autospec(service.DedupMigrate,
+                                                 instance=True)
+        self.instance = objects.Instance(uuid=UUID)
+        self.forced = mock.Mock(spec=[])
+        self.attempt = compute_attempt.Attempt(fakes.record(), self.forced)
+        self.driver.dedup.attempt_of.return_value = self.attempt
+
+    def nova(self, method, **kwargs):
+        """Replace a method of Nova's class."""
+        patch = mock.patch.object(libvirt_driver.LibvirtDriver, method,
+                                  autospec=True, **kwargs)
+        self.addCleanup(patch.stop)
+        return patch.start()
+
+
+class HostTest(DriverCase):
+
+    def test_init_host(self):
+        theirs = self.nova('init_host')
+        self.driver.init_host('here')
+        theirs.assert_called_once_with(self.driver, 'here')
+        self.driver.dedup.start.assert_called_once_with('here')
+
+    def test_cleanup_host(self):
+        theirs = self.nova('cleanup_host')
+        self.driver.cleanup_host('here')
+        theirs.assert_called_once_with(self.driver, 'here')
+        self.driver.dedup.stop.assert_called_once_with()
+
+    def test_event(self):
+        theirs = self.nova('emit_event')
+        event = virtevent.LifecycleEvent(
+            UUID, virtevent.EVENT_LIFECYCLE_STARTED)
+        self.driver.emit_event(event)
+        theirs.assert_called_once_with(self.driver, event)
+        self.driver.dedup.see_event.assert_called_once_with(event)
+
+
+class LiveMigrationTest(DriverCase):
+
+    def setUp(self):
+        super().setUp()
+        self.theirs = self.nova('_live_migration')
+        self.driver.dedup.attempt.return_value = contextlib.nullcontext(
+            self.attempt)
+        self.driver.dedup.migrate.side_effect = (
+            lambda context, instance, data, attempt, operate: operate())
+        self.post, self.recover = mock.Mock(spec=[]), mock.Mock(spec=[])
+
+    def migrate(self):
+        self.driver._live_migration('context', self.instance, 'there',
+                                    self.post, self.recover, False, 'data')
+
+    def test_novas_own_is_run(self):
+        self.migrate()
+        self.theirs.assert_called_once_with(
+            self.driver, 'context', self.instance, 'there', mock.ANY,
+            mock.ANY, False, 'data')
+        self.driver.dedup.attempt.assert_called_once_with(
+            self.instance, 'there', 'data')
+        self.recover.assert_not_called()
+
+    def test_methods_are_passed_on(self):
+        def theirs(driver, context, instance, dest, post_method,
+                   recover_method, block_migration, migrate_data):
+            post_method('post')
+            recover_method('recover')
+
+        self.theirs.side_effect = theirs
+        self.migrate()
+        self.post.assert_called_once_with('post')
+        self.recover.assert_called_once_with('recover')
+        self.assertEqual('completed', self.attempt.record.outcome)
+
+    def test_exception_passes(self):
+        self.theirs.side_effect = exception.MigrationError(reason='x')
+        self.assertRaises(exception.MigrationError, self.migrate)
+
+    def test_aborted_while_facts_are_gathered(self):
+        self.driver.live_migration_abort(self.instance)
+        self.migrate()
+        self.theirs.assert_not_called()
+        self.recover.assert_called_once_with(
+            'context', self.instance, 'there', 'data',
+            migration_status='cancelled')
+
+
+class OperationTest(DriverCase):
+
+    def setUp(self):
+        super().setUp()
+        self.theirs = self.nova('_live_migration_operation')
+        self.arguments = ('context', self.instance, 'there', False, 'data',
+                          'guest', ['vda'])
+
+    def test_passed_on(self):
+        self.driver._live_migration_operation(*self.arguments)
+        self.theirs.assert_called_once_with(self.driver, *self.arguments)
+
+    def test_error_of_libvirt_is_the_monitors_affair(self):
+        self.theirs.side_effect = libvirt_error(
+            libvirt.VIR_ERR_OPERATION_ABORTED)
+        self.driver._live_migration_operation(*self.arguments)
+        recover = mock.Mock(spec=[])
+        self.attempt.recovering(recover)()
+        recover.assert_called_once_with(migration_status='cancelled')
+
+    def test_other_errors_pass(self):
+        self.theirs.side_effect = exception.MigrationError(reason='x')
+        self.assertRaises(exception.MigrationError,
+                          self.driver._live_migration_operation,
+                          *self.arguments)
+
+    def test_without_an_attempt(self):
+        self.driver.dedup.attempt_of.return_value = None
+        self.theirs.side_effect = libvirt_error(libvirt.VIR_ERR_RPC)
+        self.assertRaises(libvirt.libvirtError,
+                          self.driver._live_migration_operation,
+                          *self.arguments)
+
+
+class MonitorTest(DriverCase):
+
+    def setUp(self):
+        super().setUp()
+        self.theirs = self.nova('_live_migration_monitor')
+        self.guest = mock.create_autospec(libvirt_guest.Guest, instance=True)
+        self.rest = ('there', 'post', 'recover', False, 'data', 'future', [])
+
+    def monitor(self):
+        self.driver._live_migration_monitor('context', self.instance,
+                                            self.guest, *self.rest)
+
+    def test_guest_with_our_figures(self):
+        self.monitor()
+        self.theirs.assert_called_once_with(
+            self.driver, 'context', self.instance, mock.ANY, *self.rest)
+        self.assertIsInstance(self.theirs.call_args.args[3],
+                              figures.MigratingGuest)
+
+    def test_without_an_attempt(self):
+        self.driver.dedup.attempt_of.return_value = None
+        self.monitor()
+        self.assertIs(self.guest, self.theirs.call_args.args[3])
+
+
+class AbortTest(DriverCase):
+
+    def setUp(self):
+        super().setUp()
+        self.theirs = self.nova('live_migration_abort')
+        self.no_job = libvirt_error(libvirt.VIR_ERR_OPERATION_INVALID)
+
+    def abort(self):
+        self.driver.live_migration_abort(self.instance)
+
+    def test_running(self):
+        self.attempt.begin()
+        self.abort()
+        self.theirs.assert_called_once_with(self.driver, self.instance)
+
+    def test_before_nova_begins(self):
+        self.abort()
+        self.theirs.assert_not_called()
+        self.assertFalse(self.attempt.begin())
+
+    def test_before_libvirt_begins(self):
+        self.attempt.begin()
+        self.theirs.side_effect = self.no_job
+        self.abort()
+        guest = mock.create_autospec(libvirt_guest.Guest, instance=True)
+        self.attempt.job_seen(guest)
+        guest.abort_job.assert_called_once_with()
+
+    def test_refused(self):
+        self.attempt.begin()
+        self.attempt.job_seen(None)
+        self.theirs.side_effect = self.no_job
+        self.assertRaises(libvirt.libvirtError, self.abort)
+
+    def test_no_migration(self):
+        self.driver.dedup.attempt_of.return_value = None
+        self.theirs.side_effect = self.no_job
+        self.assertRaises(libvirt.libvirtError, self.abort)
+
+
+class ForceCompleteTest(DriverCase):
+
+    def setUp(self):
+        super().setUp()
+        self.theirs = self.nova('live_migration_force_complete')
+        self.none_yet = exception.NoActiveMigrationForInstance(
+            instance_id=UUID)
+
+    def force(self):
+        self.driver.live_migration_force_complete(self.instance)
+
+    def test_running(self):
+        self.force()
+        self.theirs.assert_called_once_with(self.driver, self.instance)
+
+    def test_before_nova_begins(self):
+        self.theirs.side_effect = self.none_yet
+        self.force()
+        self.attempt.begin()
+        self.attempt.job_seen(None)
+        self.forced.assert_called_once_with()
+
+    def test_no_migration(self):
+        self.driver.dedup.attempt_of.return_value = None
+        self.theirs.side_effect = self.none_yet
+        self.assertRaises(exception.NoActiveMigrationForInstance, self.force)

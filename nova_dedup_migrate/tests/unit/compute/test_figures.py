@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+from unittest import mock
+
+import libvirt
+from nova.virt.libvirt import guest as libvirt_guest
+
+from nova_dedup_migrate.compute import attempt
+from nova_dedup_migrate.compute import figures
+from nova_dedup_migrate.hypervisor import progress
+from nova_dedup_migrate.hypervisor import statistics
+from nova_dedup_migrate.tasks import record
+from nova_dedup_migrate.tests import base
+
+MIB = 1 << 20
+
+
+class MigratingGuestTest(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.attempt = mock.create_autospec(attempt.Attempt, instance=True)
+        self.attempt.record = record.MigrationRecord(
+            'migration', 'instance', 'here', 'there', 'auto', 'nova.conf')
+        self.info = libvirt_guest.JobInfo(
+            type=libvirt.VIR_DOMAIN_JOB_UNBOUNDED, memory_total=100 * MIB,
+            memory_processed=20 * MIB, memory_remaining=30 * MIB)
+        self.guest = mock.create_autospec(libvirt_guest.Guest, instance=True)
+        self.guest.get_job_info.return_value = self.info
+        self.seen = figures.MigratingGuest(self.guest, self.attempt)
+
+    def see(self, **source):
+        self.attempt.record.see(progress.Progress(
+            status='active', rounds=1, dedup=statistics.DedupStatistics(
+                source=statistics.SourceStatistics(**source))))
+
+    def check(self, processed, remaining):
+        info = self.seen.get_job_info()
+        self.assertEqual(
+            (100 * MIB, processed * MIB, remaining * MIB),
+            (info.memory_total, info.memory_processed,
+             info.memory_remaining))
+
+    def test_before_the_first_look(self):
+        self.check(20, 30)
+
+    def test_stock(self):
+        self.attempt.record.see(progress.Progress(status='active', rounds=1))
+        self.check(20, 30)
+
+    def test_fetched_and_outstanding(self):
+        self.see(storage_pages=40 * 256, outstanding=10 * 256)
+        self.check(60, 40)
+
+    def test_never_more_than_there_is(self):
+        self.see(outstanding=90 * 256)
+        self.check(20, 100)
+
+    def test_before_libvirt_knows(self):
+        self.info.memory_total = 0
+        self.see(storage_pages=40 * 256)
+        self.assertEqual(20 * MIB, self.seen.get_job_info().memory_processed)
+
+    def test_tells_of_the_job(self):
+        self.seen.get_job_info()
+        self.attempt.job_seen.assert_called_once_with(self.guest)
+
+    def test_no_job(self):
+        self.info.type = libvirt.VIR_DOMAIN_JOB_NONE
+        self.seen.get_job_info()
+        self.attempt.job_seen.assert_not_called()
+
+    def test_all_else_is_the_guests(self):
+        self.seen.abort_job()
+        self.guest.abort_job.assert_called_once_with()
+        self.seen.migrate_configure_max_downtime(500)
+        self.guest.migrate_configure_max_downtime.assert_called_once_with(
+            500)

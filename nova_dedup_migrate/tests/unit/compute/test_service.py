@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+from unittest import mock
+
+from nova import exception
+from nova import objects
+from nova.virt import event as virtevent
+from nova.virt.libvirt import driver as libvirt_driver
+from oslo_config import fixture as config_fixture
+
+from nova_dedup_migrate.compute import gathering
+from nova_dedup_migrate.compute import guests
+from nova_dedup_migrate.compute import service
+from nova_dedup_migrate.compute import tracking
+from nova_dedup_migrate.flows import live_migration
+from nova_dedup_migrate.reports import keeper
+from nova_dedup_migrate.rpc import api
+from nova_dedup_migrate.rpc import transport
+from nova_dedup_migrate.tests import base
+
+UUID = '22222222-0000-4000-8000-000000000002'
+MIGRATION = '11111111-0000-4000-8000-000000000001'
+
+
+class ServiceCase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.driver = mock.create_autospec(libvirt_driver.LibvirtDriver,
+                                           instance=True)
+        self.driver._host = mock.sentinel.host
+        self.tracker = self.replace(tracking, 'Tracker').return_value
+        self.reports = self.replace(keeper, 'ReportKeeper').return_value
+        self.service = service.DedupMigrate(self.driver)
+        self.conf = self.useFixture(config_fixture.Config(service.CONF))
+        self.instance = objects.Instance(
+            uuid=UUID, flavor=objects.Flavor(extra_specs={}),
+            system_metadata={})
+
+    def replace(self, owner, name, **kwargs):
+        patch = mock.patch.object(owner, name, autospec=True, **kwargs)
+        self.addCleanup(patch.stop)
+        return patch.start()
+
+    def set(self, **options):
+        self.conf.config(group='dedup_migrate', **options)
+
+
+class LifeTest(ServiceCase):
+
+    def test_start(self):
+        self.driver.list_instance_uuids.return_value = ['a', 'b']
+        self.service.start('here')
+        self.assertEqual([mock.call('a'), mock.call('b')],
+                         self.tracker.look.mock_calls)
+        self.reports.close_unfinished.assert_called_once_with()
+
+    def test_reports_are_no_reason_not_to_start(self):
+        self.driver.list_instance_uuids.return_value = ['a']
+        self.reports.close_unfinished.side_effect = OSError('full')
+        self.service.start('here')
+        self.tracker.look.assert_called_once_with('a')
+
+    def test_libvirt_is_no_reason_not_to_start(self):
+        self.driver.list_instance_uuids.side_effect = OSError('gone')
+        self.service.start('here')
+
+    def test_stop(self):
+        self.service.stop()
+        self.tracker.stop.assert_called_once_with()
+
+    def test_events(self):
+        for transition in virtevent.NAMES:
+            self.service.see_event(virtevent.LifecycleEvent(
+                str(transition), transition))
+        self.assertEqual(
+            [mock.call(str(virtevent.EVENT_LIFECYCLE_STARTED)),
+             mock.call(str(virtevent.EVENT_LIFECYCLE_RESUMED))],
+            self.tracker.look.mock_calls)
+
+    def test_other_events(self):
+        self.service.see_event(virtevent.InstanceEvent(UUID))
+        self.tracker.look.assert_not_called()
+
+
+class ResolveTest(ServiceCase):
+
+    def setUp(self):
+        super().setUp()
+        self.get = self.replace(objects.Instance, 'get_by_uuid')
+        self.get.return_value = self.instance
+        self.open_guest = self.replace(guests, 'open_guest')
+
+    def check(self, wanted):
+        guest, answer = self.service._resolve(UUID)
+        self.assertIs(self.open_guest.return_value, guest)
+        self.assertIs(wanted, answer)
+
+    def test_wanted(self):
+        self.check(True)
+
+    def test_disabled(self):
+        self.set(enabled=False)
+        self.check(False)
+
+    def test_not_tracked(self):
+        self.set(track_io=False)
+        self.check(False)
+
+    def test_off_by_flavor(self):
+        self.instance.flavor.extra_specs = {'dedup_migrate:strategy': 'off'}
+        self.check(False)
+
+    def test_not_novas(self):
+        self.get.side_effect = exception.InstanceNotFound(instance_id=UUID)
+        self.assertRaises(LookupError, self.service._resolve, UUID)
+
+
+class MigrateTest(ServiceCase):
+
+    def setUp(self):
+        super().setUp()
+        self.conf.config(host='here')
+        self.run = self.replace(live_migration, 'run')
+        self.open_guest = self.replace(guests, 'open_guest')
+        self.replace(transport, 'get_transport')
+        self.agents = self.replace(api, 'AgentAPI').return_value
+        self.replace(gathering, 'Gatherer')
+        self.operate = mock.Mock(spec=[])
+        self.data = objects.LibvirtLiveMigrateData(
+            migration=objects.Migration(uuid=MIGRATION))
+
+    def migrate(self):
+        with self.service.attempt(self.instance, 'there',
+                                  self.data) as attempt:
+            self.assertIs(attempt, self.service.attempt_of(self.instance))
+            self.service.migrate('context', self.instance, self.data,
+                                 attempt, self.operate)
+        self.assertIsNone(self.service.attempt_of(self.instance))
+        return attempt.record
+
+    def test_flow(self):
+        record = self.migrate()
+        self.assertEqual(
+            (MIGRATION, UUID, 'here', 'there', 'auto', 'nova.conf'),
+            (record.migration_uuid, record.instance_uuid, record.source,
+             record.destination, record.strategy, record.strategy_source))
+        self.run.assert_called_once_with(record, mock.ANY)
+        hands = self.run.call_args.args[1]
+        self.assertIs(self.open_guest.return_value, hands.guest)
+        self.assertIs(self.operate, hands.operate)
+        self.assertEqual(self.reports.keep, hands.keep)
+        self.operate.assert_not_called()
+        hands.collect()
+        self.agents.incoming.assert_called_once_with(
+            'context', 'there', UUID, MIGRATION)
+
+    def test_disabled(self):
+        self.set(enabled=False)
+        self.migrate()
+        self.operate.assert_called_once_with()
+        self.run.assert_not_called()
+
+    def check_operated_alone(self):
+        record = self.migrate()
+        self.operate.assert_called_once_with()
+        self.run.assert_not_called()
+        self.assertEqual(1, len(record.troubles))
+
+    def test_domain_has_vanished(self):
+        self.open_guest.side_effect = LookupError(UUID)
+        self.check_operated_alone()
+
+    def test_bus_cannot_be_used(self):
+        transport.get_transport.side_effect = ValueError('bad URL')
+        self.check_operated_alone()
+
+    def test_exception_passes(self):
+        self.run.side_effect = exception.MigrationError(reason='x')
+        self.assertRaises(exception.MigrationError, self.migrate)
+        self.assertIsNone(self.service.attempt_of(self.instance))
