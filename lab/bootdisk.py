@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The disk image of the lab's guest: one a machine boots from.
+
+A master boot record with Syslinux's code; a FAT partition with Syslinux,
+kernel and initial ramdisk; a partition with the files that the guest
+reads.  Made without privileges, and cached.
+"""
+
+import os
+from pathlib import Path
+import struct
+
+from benchmarks.guest import cache
+from benchmarks.guest.disk import make_disk
+from benchmarks.guest.errors import BuildError
+from benchmarks.guest.errors import run
+from benchmarks.guest.image import guest_image
+from benchmarks.guest.workload import Workload
+
+MIB = 1 << 20
+_SECTOR = 512
+_BOOT_CODE = Path('/usr/lib/syslinux/mbr/mbr.bin')
+#: Bytes; the second partition begins where the first ends.
+_FIRST, _FIRST_SIZE = MIB, 31 * MIB
+_FAT16_LBA, _LINUX = 0x0e, 0x83
+
+
+def partition_table(code, data_size):
+    """The first sector: boot code and two partitions, one to boot from.
+
+    :param code: at most 440 bytes
+    :param data_size: bytes of the second partition
+    """
+    if len(code) > 440:
+        raise ValueError('a boot sector has room for 440 bytes of code, '
+                         'not for %d' % len(code))
+    entries = b''.join(
+        struct.pack('<B3sB3sII', flag, b'\0' * 3, kind, b'\0' * 3,
+                    start // _SECTOR, size // _SECTOR)
+        for flag, kind, start, size in (
+            (0x80, _FAT16_LBA, _FIRST, _FIRST_SIZE),
+            (0, _LINUX, _FIRST + _FIRST_SIZE, data_size)))
+    return (code.ljust(440, b'\0') + b'\0' * 6 + entries.ljust(64, b'\0')
+            + b'\x55\xaa')
+
+
+def syslinux_config(workload):
+    return ('DEFAULT linux\nPROMPT 0\nLABEL linux\n  KERNEL kernel\n'
+            '  INITRD initrd\n  APPEND %s\n' % workload.append)
+
+
+def build(workload: Workload) -> Path:
+    """The raw image for a workload, built if it is not cached.
+
+    :raises BuildError: a tool is missing or fails
+    """
+    linux = guest_image()
+    name = cache.key(str(linux.kernel), syslinux_config(workload),
+                     [Path(__file__)])
+
+    def fill(work):
+        _fill(work, linux, workload)
+
+    return cache.entry('bootdisk', name, fill) / 'disk.raw'
+
+
+def _fill(work, linux, workload):
+    if not _BOOT_CODE.exists():
+        raise BuildError('%s is missing: install the packages syslinux, '
+                         'syslinux-common and mtools' % _BOOT_CODE)
+    data = make_disk(work, workload.cache).path
+    size = os.stat(data).st_size
+    image = work / 'disk.raw'
+    image.touch()
+    os.truncate(image, _FIRST + _FIRST_SIZE + size + MIB)
+    fat = '%s@@%d' % (image, _FIRST)
+    run(['mformat', '-i', fat, '-h', '64', '-s', '32', '-T',
+         str(_FIRST_SIZE // _SECTOR), '-H', str(_FIRST // _SECTOR), '::'])
+    config = work / 'syslinux.cfg'
+    config.write_text(syslinux_config(workload))
+    for source, target in ((linux.kernel, 'kernel'),
+                           (linux.initrd, 'initrd'),
+                           (config, 'syslinux.cfg')):
+        run(['mcopy', '-i', fat, source, '::' + target])
+    run(['syslinux', '--install', '--offset', str(_FIRST), image])
+    run(['dd', 'if=%s' % data, 'of=%s' % image, 'bs=1M', 'status=none',
+         'seek=%d' % ((_FIRST + _FIRST_SIZE) // MIB),
+         'conv=notrunc,sparse'])
+    with image.open('r+b') as disk:
+        disk.write(partition_table(_BOOT_CODE.read_bytes(), size))
+    data.unlink()
+    config.unlink()

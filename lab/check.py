@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab as a test: up, migrations both ways, down.
+
+Prints what a test runner does: a line for each check and their counts.
+"""
+
+import shutil
+import subprocess
+import sys
+
+from lab import client
+from lab import demonstration
+from lab import errors
+from lab import steps
+from lab import topology
+from lab import up
+from lab.hosts import lab as labs
+from lab.settings import TOP
+
+#: A dedup migration of the lab's guest sends at most this part of the
+#: bytes that a stock one does; most of its memory is page cache.
+SHARE = 0.6
+_ROUNDS = 2
+_MEMORY_MIB = 6000
+_DISK_MIB = 6000
+_PACKAGES = ('mariadbd', 'memcached', 'glusterd', 'libvirtd', 'syslinux')
+
+
+def obstacle(folder):
+    """Return why there can be no lab on this machine, None if it can."""
+    reason = labs.missing()
+    if reason is not None:
+        return reason
+    for command in _PACKAGES:
+        if shutil.which(command, path='/usr/sbin:/usr/bin:/sbin') is None:
+            return 'there is no %s: run tools/bootstrap lab' % command
+    with open('/proc/meminfo') as info:
+        known = dict(line.split(':') for line in info)
+    free = int(known['MemAvailable'].split()[0]) >> 10
+    if free < _MEMORY_MIB:
+        return 'it needs %d MiB of memory, %d are available' % (
+            _MEMORY_MIB, free)
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free >> 20
+    if free < _DISK_MIB:
+        return 'it needs %d MiB of disk, %d are free' % (_DISK_MIB, free)
+    return None
+
+
+def wrong(outcomes):
+    """Return what the outcomes should not be, a list of sentences."""
+    found = []
+    for one in outcomes:
+        what = '%s from %s to %s' % (one.kind, one.source, one.destination)
+        if one.errors:
+            found.append('%s: the guest found %d wrong pages' % (
+                what, one.errors))
+        if not one.verified:
+            found.append('%s: the guest verified nothing' % what)
+    for kind in demonstration.KINDS:
+        if len({one.source for one in outcomes if one.kind == kind}) < 2:
+            found.append('%s: not both directions' % kind)
+    sent = {kind: sum(one.link_bytes for one in outcomes
+                      if one.kind == kind)
+            for kind in demonstration.KINDS}
+    if sent['dedup'] > SHARE * sent['stock']:
+        found.append('dedup sent %.0f MB, stock %.0f MB' % (
+            sent['dedup'] / 1e6, sent['stock'] / 1e6))
+    return found
+
+
+def left(name, folder):
+    """Return what a lab that has ended left behind."""
+    found = []
+    if labs.Lab.load(name) is not None:
+        found.append('the lab %s is still known' % name)
+    with open('/proc/mounts') as mounts:
+        found += ['mounted: ' + line.split()[1] for line in mounts
+                  if str(folder) in line or '/lab-%s-' % name in line]
+    return found
+
+
+def run(name, folder, settings):
+    """Run it all; returns the exit status."""
+    reason = obstacle(folder)
+    if reason is not None:
+        print('lab.check ... SKIPPED: %s' % reason)
+        return _count(skipped=1)
+    progress = steps.Progress()
+    problems = []
+    # destroys the lab also when this program is killed
+    guard = subprocess.Popen(
+        [sys.executable, '-m', 'lab.hosts.guard', name], cwd=TOP,
+        stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        cloud = up.up(name, folder, settings, progress)
+        progress.say('links: ' + topology.limit(cloud))
+        problems += _migrations(cloud, progress)
+    except (errors.LabError, *client.ERRORS) as error:
+        problems.append(str(error))
+        for line in getattr(error, 'last_lines', list)():
+            print('  | ' + line)
+    finally:
+        lab = labs.Lab.load(name)
+        if lab is not None:
+            lab.destroy()
+        guard.stdin.close()
+        guard.wait()
+    problems += left(name, folder)
+    for problem in problems:
+        print('lab.check ... FAILED: %s' % problem)
+    return _count(failed=1) if problems else _count(passed=1)
+
+
+def _migrations(cloud, progress):
+    outcomes = demonstration.measure(
+        cloud, tuple(demonstration.KINDS), _ROUNDS,
+        cloud.settings.profile == 'volume', False, progress)
+    print(demonstration.show(outcomes))
+    return wrong(outcomes)
+
+
+def _count(passed=0, failed=0, skipped=0):
+    print('%d passed, %d failed, %d skipped' % (passed, failed, skipped))
+    return 1 if failed else 0

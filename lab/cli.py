@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real OpenStack with two compute hosts on this machine.
+
+    python -m lab up | status | migrate | logs | down
+"""
+
+import argparse
+import pathlib
+import subprocess
+import sys
+import time
+
+from lab import check
+from lab import client
+from lab import cloud as clouds
+from lab import demonstration
+from lab import errors
+from lab import settings
+from lab import steps
+from lab import table
+from lab import topology
+from lab import up
+from lab.hosts import lab as labs
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog='python -m lab', description=__doc__.splitlines()[0])
+    parser.add_argument(
+        '--name', default='stack',
+        help='name of the lab, up to 6 letters; two may run at once '
+             '(default: %(default)s)')
+    parser.add_argument(
+        '--folder', type=pathlib.Path,
+        help='where it keeps everything (default: build/lab, and '
+             'build/lab-NAME with another name)')
+    commands = parser.add_subparsers(dest='command', required=True)
+    one = commands.add_parser('up', help='bring it up')
+    one.add_argument(
+        '--profile', choices=settings.PROFILES, default='shared',
+        help='where disks are (default: %(default)s)')
+    one.add_argument(
+        '--driver', default='dedup', metavar='DRIVER[,DRIVER]',
+        type=_each(settings.DRIVERS),
+        help='Nova driver of both hosts, or of each: dedup or stock '
+             '(default: %(default)s)')
+    one.add_argument(
+        '--qemu', default='patched', metavar='QEMU[,QEMU]',
+        type=_each(settings.QEMUS),
+        help='QEMU of both hosts, or of each: patched or stock '
+             '(default: %(default)s)')
+    one.add_argument(
+        '--migration-rate', type=_rate, default='100', metavar='MBIT',
+        help='Mbit/s of the link that migrations take, 0: not limited '
+             '(default: %(default)s)')
+    one.add_argument(
+        '--storage-rate', type=_rate, default='0', metavar='MBIT',
+        help="Mbit/s of the storage's link (default: not limited)")
+    one.set_defaults(run=_up)
+    one = commands.add_parser(
+        'check', help='a test: up, migrations both ways, down')
+    one.add_argument('--profile', choices=settings.PROFILES,
+                     default='shared')
+    one.set_defaults(run=_check)
+    one = commands.add_parser('status', help='show hosts and services')
+    one.set_defaults(run=_status)
+    one = commands.add_parser(
+        'migrate', help='migrate a guest, stock and dedup in alternation')
+    one.add_argument('--rounds', type=int, default=2,
+                     help='migrations of each kind (default: %(default)s)')
+    one.add_argument('--kinds', default='stock,dedup',
+                     type=lambda text: tuple(text.split(',')),
+                     help='which (default: %(default)s)')
+    one.add_argument('--disk', choices=('image', 'volume'),
+                     help='what the guest boots from (default: a volume '
+                          'with profile volume, else an image)')
+    one.add_argument('--keep', action='store_true',
+                     help='leave the instances in the cloud')
+    one.add_argument('--json', type=pathlib.Path, metavar='FILE',
+                     help='write the figures there, too')
+    one.set_defaults(run=_migrate)
+    one = commands.add_parser('logs', help="show the services' last lines")
+    one.add_argument('service', nargs='*',
+                     help='HOST or HOST/NAME (default: what has ended)')
+    one.add_argument('-n', '--lines', type=int, default=20)
+    one.add_argument('-f', '--follow', action='store_true')
+    one.set_defaults(run=_logs)
+    one = commands.add_parser('down', help='end it; only its folder stays')
+    one.set_defaults(run=_down)
+    return parser
+
+
+def _each(choices):
+    def read(text):
+        try:
+            return settings.of_each_host(text, choices)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+    return read
+
+
+def _rate(text):
+    value = float(text)
+    if not 0 <= value <= 1_000_000:
+        raise argparse.ArgumentTypeError('expected Mbit/s, 0 to 1000000')
+    return int(value * settings.MBIT)
+
+
+def _up(args):
+    progress = steps.Progress()
+    cloud = up.up(args.name, args.folder, settings.Settings(
+        args.profile, args.driver, args.qemu, args.migration_rate,
+        args.storage_rate), progress)
+    print()
+    _print_services(cloud)
+    print('\nThe lab is up after %.0f s. To use it:\n\n  source %s\n'
+          '  openstack server list\n\n'
+          'make lab-migrate demonstrates it, make lab-down ends it.' % (
+              progress.seconds, cloud.folder / 'openrc'))
+
+
+def _check(args):
+    return check.run(args.name, args.folder, settings.Settings(args.profile))
+
+
+def _print_services(cloud):
+    rows = [(host.name, network, host.link(network).address)
+            for host in cloud.lab.hosts.values()
+            for network in clouds.NETWORKS if host.has_link(network)]
+    print(table.text(('host', 'network', 'address'), rows))
+    print()
+    print(table.text(
+        ('host', 'service', 'state', 'log'),
+        [(host, name, 'runs' if alive else 'HAS ENDED',
+          cloud.folder / host / (name + '.log'))
+         for name, host, alive in up.services(cloud)]))
+
+
+def _status(args):
+    cloud = clouds.Cloud.load(args.name, args.folder)
+    value = cloud.settings
+    print('profile %s, drivers %s, QEMUs %s; links: migration %s, storage '
+          '%s\n' % (value.profile, ', '.join(value.drivers),
+                    ', '.join(value.qemus),
+                    topology.text(value.migration_rate),
+                    topology.text(value.storage_rate)))
+    _print_services(cloud)
+    print()
+    try:
+        print(table.text(('service', 'host', 'state in Nova'),
+                         up.nova_services(cloud)))
+    except client.ERRORS as error:
+        print('Nova cannot be asked: %s' % error)
+    return 0 if all(alive for *_, alive in up.services(cloud)) else 1
+
+
+def _migrate(args):
+    cloud = clouds.Cloud.load(args.name, args.folder)
+    disk = args.disk or ('volume' if cloud.settings.profile == 'volume'
+                         else 'image')
+    if disk == 'volume' and not cloud.settings.has_cinder:
+        raise errors.LabError('profile %s has no volumes' % (
+            cloud.settings.profile))
+    return demonstration.run(cloud, args.kinds, args.rounds,
+                             disk == 'volume', args.keep, args.json,
+                             steps.Progress())
+
+
+def _logs(args):
+    cloud = clouds.Cloud.load(args.name, args.folder)
+    wanted = args.service
+    files = [cloud.folder / host / (name + '.log')
+             for name, host, alive in up.services(cloud)
+             if (not alive if not wanted else host in wanted
+                 or '%s/%s' % (host, name) in wanted)]
+    if not files:
+        print('nothing has ended' if not wanted
+              else 'there is no such service')
+        return 0 if not wanted else 2
+    return subprocess.run(
+        ['tail', '-n', str(args.lines), *(['-f'] if args.follow else []),
+         '-v', '--', *files], check=False).returncode
+
+
+def _down(args):
+    started = time.monotonic()
+    lab = labs.Lab.load(args.name)
+    if lab is None:
+        print('there is no lab')
+        return
+    lab.destroy()
+    print('the lab is gone (%.1f s); its logs stay in %s' % (
+        time.monotonic() - started, args.folder))
+
+
+def main(argv=None):
+    args = _parser().parse_args(argv)
+    if args.folder is None:
+        args.folder = settings.TOP / 'build' / (
+            'lab' if args.name == 'stack' else 'lab-' + args.name)
+    clouds.forget_proxies()
+    try:
+        return args.run(args) or 0
+    except errors.LabError as error:
+        for line in error.last_lines():
+            print('  | ' + line, file=sys.stderr)
+        print('error: %s%s' % (error, '' if error.log is None
+                               else ', see %s' % error.log),
+              file=sys.stderr)
+        return 1
+    except client.ERRORS as error:
+        print('error: the cloud answers: %s' % error, file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # who reads has enough
+        sys.stdout = None
+        return 0
+    except KeyboardInterrupt:
+        print('interrupted: the lab is as it was then', file=sys.stderr)
+        return 130

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The NAS: a GlusterFS volume with one brick, on a host of its own.
+
+GlusterFS because it works in user space, with O_DIRECT and locks, and
+because libvirt knows it for shared storage.
+"""
+
+import functools
+
+from lab import errors
+from lab.services.mariadb import listens
+from lab.steps import Step
+
+#: Folders of the NAS.
+FOLDERS = ('/var/lib/glusterd', '/var/log/glusterfs', '/run/gluster',
+           '/srv/nas')
+#: Folders of a host that mounts it.
+CLIENT_FOLDERS = ('/var/log/glusterfs', '/run/gluster')
+VOLUME = 'nas'
+_BRICK = '/srv/nas/brick'
+_PORT = 24007
+# No cache but the guest's own, none that hides what the other host wrote.
+_OPTIONS = {
+    'performance.quick-read': 'off', 'performance.read-ahead': 'off',
+    'performance.io-cache': 'off', 'performance.stat-prefetch': 'off',
+    'performance.write-behind': 'off',
+    'performance.strict-o-direct': 'on',
+    'network.remote-dio': 'disable', 'network.ping-timeout': '10',
+}
+
+
+def steps(cloud):
+    return [Step('nas', functools.partial(_start, cloud), ('hosts',))]
+
+
+def _start(cloud):
+    host = cloud.host('nas')
+    cloud.start(host, 'glusterd', ['glusterd', '--no-daemon'])
+    cloud.wait(host, 'glusterd',
+               functools.partial(listens, host.address, _PORT))
+    cloud.once('nas', functools.partial(_create, cloud, host))
+    _start_volume(cloud, host)
+
+
+def _gluster(cloud, host, *words):
+    cloud.execute(host, 'gluster', [
+        'gluster', '--mode=script', 'volume', *words], 120)
+
+
+def _create(cloud, host):
+    (host.directory / _BRICK.lstrip('/')).mkdir(exist_ok=True)
+    _gluster(cloud, host, 'create', VOLUME, 'transport', 'tcp',
+             'nas:' + _BRICK, 'force')
+    _gluster(cloud, host, 'set', VOLUME,
+             *(word for option in _OPTIONS.items() for word in option))
+
+
+def _start_volume(cloud, host):
+    # also where the brick's process was killed
+    _gluster(cloud, host, 'start', VOLUME, 'force')
+
+
+def mount(cloud, host, folder):
+    """Mount the NAS over a folder of a host, unless it is.
+
+    :raises LabError: it cannot be mounted
+    """
+    name = 'glusterfs' + str(folder).replace('/', '-')
+    if is_mounted(host, folder):
+        return
+    cloud.start(host, name, [
+        'glusterfs', '--no-daemon', '--process-name', 'fuse',
+        '--volfile-server=nas', '--volfile-id=' + VOLUME,
+        '--log-file=/var/log/glusterfs/%s.log' % name, folder])
+    try:
+        cloud.wait(host, name,
+                   functools.partial(is_mounted, host, folder), 30)
+    except errors.LabError as error:
+        error.log = host.directory / ('var/log/glusterfs/%s.log' % name)
+        raise
+
+
+def is_mounted(host, folder):
+    """Whether the NAS is mounted there and answers."""
+    done = host.run(['stat', '--file-system', '--format=%T', folder],
+                    timeout=20, check=False)
+    return done.returncode == 0 and 'fuse' in done.stdout

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nova: API, conductor and scheduler; nova-compute on its hosts."""
+
+import functools
+import shutil
+
+from lab import client
+from lab.services import wsgi
+from lab.steps import Step
+
+NAME = 'nova'
+FOLDERS = ('/etc/nova', '/var/lib/nova')
+DRIVERS = {'dedup': 'dedup_migrate.DedupMigrateLibvirtDriver',
+           'stock': 'libvirt.LibvirtDriver'}
+AGENT = 'nova-dedup-migrate-agent'
+_DAEMONS = ('nova-conductor', 'nova-scheduler')
+
+
+def steps(cloud):
+    found = [
+        Step('nova-api', functools.partial(_api, cloud),
+             ('databases', 'users and endpoints', 'rabbitmq')),
+        Step('nova-conductor, nova-scheduler',
+             functools.partial(_daemons, cloud),
+             ('databases', 'users and endpoints', 'rabbitmq')),
+    ]
+    found += [
+        Step('nova-compute of %s' % host,
+             functools.partial(_compute, cloud, host, driver),
+             ('nova-conductor, nova-scheduler', 'placement',
+              'libvirtd of %s' % host)
+             + (('storage of %s' % host,) if cloud.settings.has_nas
+                or cloud.settings.has_ceph else ()))
+        for host, driver in zip(cloud.settings.hosts,
+                                cloud.settings.drivers, strict=True)]
+    found += [
+        Step('agent of %s' % host, functools.partial(start_agent, cloud, host),
+             ('nova-compute of %s' % host, 'rabbitmq'))
+        for host, driver in zip(cloud.settings.hosts,
+                                cloud.settings.drivers, strict=True)
+        if driver == 'dedup']
+    found.append(Step(
+        'compute hosts', functools.partial(_discover, cloud),
+        ('nova-api', *(step.name for step in found[2:]))))
+    return found
+
+
+def configure(cloud):
+    host = cloud.control
+    cloud.configure(host, '/etc/nova/nova.conf', 'nova.conf')
+    shutil.copy(cloud.data('nova/api-paste.ini'),
+                host.directory / 'etc/nova')
+    (host.directory / 'var/lib/nova/locks').mkdir(exist_ok=True)
+
+
+def _manage(cloud, *words):
+    cloud.execute(cloud.control, 'nova-manage',
+                  [*cloud.script('nova-manage'), *words])
+
+
+def schema(cloud):
+    _manage(cloud, 'api_db', 'sync')
+    cloud.once('nova cells', functools.partial(_cells, cloud))
+    _manage(cloud, 'db', 'sync')
+
+
+def _cells(cloud):
+    # templates that Nova fills with what is in nova.conf
+    database = '{scheme}://{username}:{password}@{hostname}/%s?{query}'
+    queue = '{scheme}://{username}:{password}@{hostname}:{port}/'
+    _manage(cloud, 'cell_v2', 'map_cell0', '--database_connection',
+            database % 'nova_cell0')
+    _manage(cloud, 'cell_v2', 'create_cell', '--name', 'cell1',
+            '--database_connection', database % 'nova_cell1',
+            '--transport-url', queue)
+
+
+def _api(cloud):
+    return wsgi.start(cloud, 'nova-api', 'compute',
+                      'nova.wsgi.osapi_compute')
+
+
+def _up(cloud):
+    """(program, host) of the services that Nova believes to be up."""
+    compute = client.connect(cloud).compute
+    return {(each.binary, each.host) for each in compute.services()
+            if each.state == 'up'}
+
+
+def _daemons(cloud):
+    for name in _DAEMONS:
+        cloud.start(cloud.control, name, cloud.script(name))
+
+
+def _compute(cloud, name, driver):
+    host = cloud.host(name)
+    cloud.configure(host, '/etc/nova/nova.conf', 'nova.conf',
+                    driver=DRIVERS[driver])
+    for folder in ('locks', 'instances'):
+        (host.directory / 'var/lib/nova' / folder).mkdir(exist_ok=True)
+    start_compute(cloud, name)
+    return 'started, driver %s' % DRIVERS[driver]
+
+
+def start_compute(cloud, name):
+    """Start nova-compute of a host, unless it runs."""
+    kind = cloud.settings.qemus[cloud.settings.hosts.index(name)]
+    # qemu-img has to be the one of the host's QEMU
+    cloud.start(
+        cloud.host(name), 'nova-compute', cloud.script('nova-compute'),
+        env={'PATH': '%s:/usr/sbin:/usr/bin:/sbin:/bin' % cloud.qemu(kind)})
+
+
+def start_agent(cloud, name):
+    """Start nova-dedup-migrate-agent of a host, unless it runs."""
+    cloud.start(cloud.host(name), AGENT, [
+        cloud.python, '-m', 'nova_dedup_migrate.cmd.agent'])
+
+
+def _discover(cloud):
+    wanted = {(name, 'control') for name in _DAEMONS}
+    wanted |= {('nova-compute', name) for name in cloud.settings.hosts}
+
+    def ready():
+        for host in cloud.computes:
+            cloud.check(host, 'nova-compute')
+            cloud.check(host, AGENT)
+        return wanted <= _up(cloud)
+
+    cloud.wait(cloud.control, 'nova-conductor', ready, 240)
+    cloud.once('hosts', lambda: _manage(cloud, 'cell_v2', 'discover_hosts'))
+    return 'are up'

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python environment of the lab's services.
+
+OpenStack stays in the environment of tools/bootstrap lab; ours sees it
+and has this project installed on top, editable, so that a service that
+is started again has the code as it is then.
+"""
+
+import functools
+import shutil
+import subprocess
+import sys
+
+from lab import errors
+from lab.settings import TOP
+from lab.steps import Step
+
+
+def steps(cloud):
+    return [Step('python', functools.partial(_make, cloud))]
+
+
+def _make(cloud):
+    cloud.once('python', functools.partial(_create, cloud))
+
+
+def _run(cloud, *argv):
+    log = cloud.folder / 'python.log'
+    with log.open('ab') as out:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=out,
+                              stderr=out, cwd=TOP, timeout=300, check=False)
+    if done.returncode:
+        raise errors.LabError('%s ended with status %d' % (
+            argv[0], done.returncode), log)
+
+
+def _create(cloud):
+    place = cloud.python.parents[1]
+    (cloud.folder / 'environment').write_text(
+        '%s\n' % cloud.environment)
+    shutil.rmtree(place, ignore_errors=True)
+    _run(cloud, sys.executable, '-m', 'venv', '--without-pip', place)
+    packages = 'lib/python%d.%d/site-packages' % sys.version_info[:2]
+    # addsitedir, for the .pth files of OpenStack's own dependencies
+    (place / packages / 'openstack.pth').write_text(
+        'import site; site.addsitedir(%r)\n' % str(
+            cloud.environment / packages))
+    _run(cloud, sys.executable, '-m', 'pip', '--python', cloud.python,
+         'install', '--quiet', '--no-input', '--disable-pip-version-check',
+         '--no-deps', '--no-build-isolation', '--editable', TOP)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hosts of a lab, their networks and the folders they have alone.
+
+=========== ============================== =========================
+host        networks                       runs
+=========== ============================== =========================
+control     management                     APIs, database, queue
+computeN    management, migration, storage libvirtd, nova-compute
+nas         storage                        GlusterFS
+ceph        storage                        a Ceph cluster of one
+=========== ============================== =========================
+"""
+
+from lab.cloud import NETWORKS
+from lab.hosts import lab as labs
+from lab.services import ceph
+from lab.services import cinder
+from lab.services import glance
+from lab.services import gluster
+from lab.services import keystone
+from lab.services import mariadb
+from lab.services import neutron
+from lab.services import nova
+from lab.services import placement
+from lab.services import rabbitmq
+from lab.services.libvirtd import Libvirtd
+
+_CONTROL = (mariadb, rabbitmq, keystone, placement, glance, nova, neutron,
+            cinder)
+
+
+def make(cloud):
+    """Make the hosts; what is left of an earlier lab goes first."""
+    cloud.lab = labs.Lab(cloud.name, cloud.folder,
+                         networks=NETWORKS).create()
+    settings = cloud.settings
+    control = ['management']
+    if settings.has_cinder:
+        # Cinder and Glance open volumes and images themselves
+        control.append('storage')
+    host = cloud.lab.add_host('control', control)
+    for service in _CONTROL:
+        _private(host, service.FOLDERS)
+    if settings.has_nas:
+        host = cloud.lab.add_host('nas', ['storage'])
+        _private(host, gluster.FOLDERS)
+    if settings.has_ceph:
+        host = cloud.lab.add_host('ceph', ['storage'])
+        _private(host, ceph.FOLDERS)
+    for name in settings.hosts:
+        host = cloud.lab.add_host(name)
+        _private(host, nova.FOLDERS)
+        libvirtd(cloud, name).prepare()
+    if settings.has_nas:
+        for name in ('control', *settings.hosts):
+            _private(cloud.host(name), gluster.CLIENT_FOLDERS)
+            if settings.has_cinder:
+                cinder.mount_helper(cloud, cloud.host(name))
+    if settings.has_ceph:
+        for name in ('control', *settings.hosts):
+            _private(cloud.host(name), ceph.CLIENT_FOLDERS)
+    return ', '.join(cloud.host_names)
+
+
+def _private(host, folders):
+    for folder in folders:
+        host.private(folder)
+
+
+def libvirtd(cloud, name):
+    """The Libvirtd of a compute host."""
+    kind = cloud.settings.qemus[cloud.settings.hosts.index(name)]
+    return Libvirtd(cloud.host(name), cloud.qemu(kind), 'migration')
+
+
+def limit(cloud):
+    """Set the rates of the links as the settings have them."""
+    settings = cloud.settings
+    for host in cloud.computes:
+        rate = settings.migration_rate or None
+        host.link('migration').limit(send=rate, receive=rate)
+    if settings.has_nas or settings.has_ceph:
+        host = cloud.host('nas' if settings.has_nas else 'ceph')
+        rate = settings.storage_rate or None
+        host.link('storage').limit(send=rate, receive=rate)
+    return 'migration %s, storage %s' % (
+        text(settings.migration_rate), text(settings.storage_rate))
+
+
+def text(rate):
+    """Bytes per second as Mbit/s."""
+    return '%g Mbit/s' % (rate * 8 / 1e6) if rate else 'not limited'

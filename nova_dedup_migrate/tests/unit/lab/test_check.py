@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+from unittest import mock
+
+from lab import check
+from lab import demonstration
+from lab.hosts import lab as labs
+from nova_dedup_migrate.tests import base
+
+
+def outcome(kind, sent, source='compute1', wrong=0, verified=1 << 28):
+    return demonstration.Outcome(kind, source, 'compute2', 1.0, sent, 1,
+                                 verified, wrong, 'uuid')
+
+
+class TestWrong(base.TestCase):
+
+    def good(self):
+        return [outcome(kind, sent, source)
+                for kind, sent in (('stock', 100), ('dedup', 50))
+                for source in ('compute1', 'compute2')]
+
+    def test_good_ones_are_right(self):
+        self.assertEqual([], check.wrong(self.good()))
+
+    def test_a_wrong_page_is_told(self):
+        self.assertIn('2 wrong pages', check.wrong(
+            [*self.good(), outcome('dedup', 1, wrong=2)])[0])
+
+    def test_a_guest_that_verified_nothing_is_told(self):
+        self.assertIn('verified nothing', check.wrong(
+            [*self.good(), outcome('dedup', 1, verified=0)])[0])
+
+    def test_both_directions_are_wanted(self):
+        self.assertEqual(
+            ['dedup: not both directions'],
+            check.wrong([one for one in self.good()
+                         if (one.kind, one.source)
+                         != ('dedup', 'compute2')]))
+
+    def test_few_bytes_are_wanted(self):
+        self.assertIn('dedup sent', check.wrong(
+            [*self.good(), outcome('dedup', 100)])[0])
+
+
+class TestRun(base.TestCase):
+
+    @mock.patch.object(labs, 'missing', autospec=True,
+                       return_value='labs need root')
+    def test_what_keeps_it_from_running_is_said(self, missing):
+        with mock.patch('builtins.print', autospec=True) as printed:
+            status = check.run('t', self.temporary_dir(), None)
+        self.assertEqual(0, status)
+        self.assertEqual(
+            [mock.call('lab.check ... SKIPPED: labs need root'),
+             mock.call('0 passed, 0 failed, 1 skipped')],
+            printed.call_args_list)

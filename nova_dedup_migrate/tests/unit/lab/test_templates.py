@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every template is rendered for every profile."""
+
+import configparser
+import types
+
+from lab import cloud as clouds
+from lab import settings
+from lab.services import mariadb
+from lab.services import nova
+from nova_dedup_migrate.tests import base
+
+_ADDRESSES = {'control': '198.18.0.11', 'compute1': '198.18.0.12',
+              'compute2': '198.18.0.13', 'nas': '198.18.1.14',
+              'ceph': '198.18.1.15'}
+
+
+def _host(name):
+    return types.SimpleNamespace(
+        name=name, address=_ADDRESSES[name],
+        link=lambda network: types.SimpleNamespace(
+            address=network + ' address'))
+
+
+class TestTemplates(base.TestCase):
+
+    def cloud(self, profile):
+        cloud = clouds.Cloud('none', self.temporary_dir(),
+                             settings.Settings(profile, password='secret'))
+        cloud.lab = types.SimpleNamespace(
+            hosts={name: _host(name) for name in _ADDRESSES})
+        return cloud
+
+    def render(self, cloud, template, host='control', **values):
+        text = cloud.render(template, host=_host(host), **values)
+        parser = configparser.ConfigParser(
+            strict=True, interpolation=None, allow_no_value=True)
+        parser.read_string(text)
+        return parser
+
+    def each(self):
+        for profile in settings.PROFILES:
+            yield profile, self.cloud(profile)
+
+    def test_services_find_keystone_and_their_database(self):
+        for _profile, cloud in self.each():
+            for name, section in (('glance-api', 'database'),
+                                  ('placement', 'placement_database'),
+                                  ('neutron', 'database'),
+                                  ('cinder', 'database')):
+                conf = self.render(cloud, name + '.conf')
+                user = name.removesuffix('-api')
+                self.assertEqual(
+                    'mysql+pymysql://openstack:secret@198.18.0.11/%s'
+                    '?charset=utf8' % user, conf[section]['connection'])
+                self.assertEqual('http://198.18.0.11:5000',
+                                 conf['keystone_authtoken']['auth_url'])
+                self.assertEqual(user,
+                                 conf['keystone_authtoken']['username'])
+
+    def test_a_compute_host_has_no_database(self):
+        for _profile, cloud in self.each():
+            conf = self.render(cloud, 'nova.conf', 'compute1',
+                               driver=nova.DRIVERS['dedup'])
+            self.assertNotIn('database', conf)
+            self.assertNotIn('api_database', conf)
+            self.assertEqual('dedup_migrate.DedupMigrateLibvirtDriver',
+                             conf['DEFAULT']['compute_driver'])
+            self.assertEqual(
+                'migration address',
+                conf['libvirt']['live_migration_inbound_addr'])
+            self.assertTrue(conf['nova_sys_admin']['helper_command']
+                            .endswith('--config-file /etc/nova/nova.conf'))
+
+    def test_the_control_host_has_no_driver(self):
+        conf = self.render(self.cloud('shared'), 'nova.conf')
+        self.assertNotIn('compute_driver', conf['DEFAULT'])
+        self.assertIn('nova_cell1', conf['database']['connection'])
+
+    def test_storage_is_that_of_the_profile(self):
+        kinds = {}
+        for profile, cloud in self.each():
+            conf = self.render(cloud, 'nova.conf', 'compute2', driver='d')
+            images = self.render(cloud, 'glance-api.conf')
+            kinds[profile] = (conf['libvirt'].get('images_type'),
+                              conf['libvirt'].get('nfs_mount_point_base'),
+                              images['glance_store']['default_backend'])
+        self.assertEqual({
+            'shared': (None, None, 'files'),
+            'local': (None, None, 'files'),
+            'volume': (None, '/var/lib/nova/mnt-compute2', 'files'),
+            'ceph': ('rbd', None, 'ceph')}, kinds)
+
+    def test_cinder_has_the_driver_of_its_storage(self):
+        drivers = {}
+        for profile in ('volume', 'ceph'):
+            conf = self.render(self.cloud(profile), 'cinder.conf')
+            section = conf[conf['DEFAULT']['enabled_backends']]
+            drivers[profile] = section['volume_driver'].split('.')[-1]
+        self.assertEqual({'volume': 'NfsDriver', 'ceph': 'RBDDriver'},
+                         drivers)
+
+    def test_the_others_are_complete(self):
+        cloud = self.cloud('ceph')
+        self.render(cloud, 'keystone.conf')
+        self.render(cloud, 'ml2_conf.ini')
+        self.render(cloud, 'ceph.conf', fsid='f')
+        self.assertIn('export OS_PASSWORD=secret\n',
+                      cloud.render('openrc'))
+        self.assertIn('\nexport PATH=', cloud.render('openrc'))
+        self.assertIn('198.18.0.11:5000/v3', cloud.render('clouds.yaml'))
+        self.assertIn('198.18.0.11:5672', cloud.render('rabbitmq.conf'))
+        sql = cloud.render('mariadb.sql', databases=mariadb.DATABASES)
+        self.assertEqual(len(mariadb.DATABASES),
+                         sql.count('CREATE DATABASE IF NOT EXISTS'))
