@@ -8,6 +8,14 @@ SHELL := /bin/bash
 # Asked for when first used, by the shell, after "env" has run.
 VENV = $$(tools/bootstrap --print-venv)
 RUN = PATH=$(VENV)/bin:$$PATH
+# The environment with a whole OpenStack.
+LAB_VENV = $$(tools/bootstrap lab --print-venv)
+RUN_LAB = PATH=$(LAB_VENV)/bin:$$PATH
+# A lab that is there has its own, whatever was required since.
+LAB_PYTHON = $$(ls build/lab/python/bin/python 2>/dev/null || \
+                echo $(LAB_VENV)/bin/python)
+# Options of all lab targets, as in: make lab LAB="--name second"
+LAB =
 
 # Options of the tool behind a target, as in: make demo ARGS="--memory 512"
 ARGS =
@@ -30,13 +38,43 @@ bench-shared-storage: both ## Measure against stock as the first paper does
 bench-overhead: both ## Measure what recording guest I/O costs
 	$(RUN) python -m benchmarks.overhead $(ARGS)
 
+.PHONY: lab
+lab: lab-ready ## Bring up an OpenStack with two compute hosts here
+	@$(RUN_LAB) python -m lab $(LAB) up $(ARGS)
+
+# The environment waits for the network, QEMU for the processors.
+.PHONY: lab-ready
+lab-ready: env
+	@qemu/build patched >/dev/null & \
+	tools/bootstrap lab && wait $$! || { kill $$! 2>/dev/null; exit 1; }
+
+.PHONY: lab-migrate
+lab-migrate: ## Migrate a guest in it, stock and deduplicated in turn
+	@$(LAB_PYTHON) -m lab $(LAB) migrate $(ARGS)
+
+.PHONY: lab-status
+lab-status: ## Show the lab's hosts and services
+	@$(LAB_PYTHON) -m lab $(LAB) status $(ARGS)
+
+.PHONY: lab-logs
+lab-logs: ## Show what services said last, ARGS=compute1/nova-compute
+	@$(LAB_PYTHON) -m lab $(LAB) logs $(ARGS)
+
+.PHONY: lab-down
+lab-down: ## End the lab; its folder stays
+	@$(LAB_PYTHON) -m lab $(LAB) down $(ARGS)
+
 .PHONY: test
-test: env ## Run all tests, style checks included
-	$(RUN) tools/test $(ARGS)
+test: lab-env ## Run all tests, style checks included
+	$(RUN_LAB) tools/test $(ARGS)
 
 .PHONY: env
-env: ## Install packages and the Python environment, where missing
+env: ## Install what the demonstration needs, where missing
 	@tools/bootstrap
+
+.PHONY: lab-env
+lab-env: ## The same for the lab and the tests: a whole OpenStack
+	@tools/bootstrap lab
 
 .PHONY: qemu
 qemu: env ## Build the patched QEMU and print where it is
@@ -51,24 +89,24 @@ both: env
 	@qemu/build stock patched >/dev/null
 
 .PHONY: unit
-unit: env ## Run the unit tests
-	$(RUN) tools/test c-unit unit $(ARGS)
+unit: lab-env ## Run the unit tests
+	$(RUN_LAB) tools/test c-unit unit $(ARGS)
 
 .PHONY: fuzz
 fuzz: env ## Fuzz and stress the C files for half an hour
 	$(RUN) qemu/tests/run --fuzz-seconds 900 --stress-seconds 60 $(ARGS)
 
 .PHONY: functional
-functional: env ## Run the tests that start QEMU
-	$(RUN) tools/test qemu functional $(ARGS)
+functional: lab-env ## Run the tests that start QEMU
+	$(RUN_LAB) tools/test qemu functional $(ARGS)
 
 .PHONY: pep8
-pep8: env ## Check the style
-	$(RUN) tools/pep8
+pep8: lab-env ## Check the style
+	$(RUN_LAB) tools/pep8
 
 .PHONY: docs
-docs: env ## Build the documentation into doc/build/html
-	$(RUN) sphinx-build -q -W --keep-going -b html doc/source doc/build/html
+docs: lab-env ## Build the documentation into doc/build/html
+	$(RUN_LAB) sphinx-build -q -W --keep-going -b html doc/source doc/build/html
 	@echo doc/build/html/index.html
 
 .PHONY: qemu-check
