@@ -190,6 +190,16 @@ static void idle_storage(void)
     CHECK(dedup_pace_steal(&p, now + MS, 5000) == 0);
 }
 
+/* No longer than the link would need, nor without end, nor in a spin */
+static void round_length(void)
+{
+    begin(10000);
+    CHECK(dedup_pace_round(&p, 1000) == 100 * MS);
+    CHECK(dedup_pace_round(&p, 5000) == 500 * MS);
+    CHECK(dedup_pace_round(&p, 1) == DEDUP_PACE_ROUND_MIN_US);
+    CHECK(dedup_pace_round(&p, UINT64_MAX) == DEDUP_PACE_ROUND_MAX_US);
+}
+
 static void hold(void)
 {
     begin(100000);
@@ -209,6 +219,7 @@ int main(void)
     RUN(link_rate);
     RUN(fast_link_rate);
     RUN(idle_storage);
+    RUN(round_length);
     RUN(hold);
     return test_status;
 }

@@ -127,6 +127,14 @@ int64_t dedup_pace_wait(DedupPace *p, int64_t now)
            : p->stealing ? DEDUP_PACE_WAIT_US / 10 : DEDUP_PACE_WAIT_US;
 }
 
+int64_t dedup_pace_round(DedupPace *p, uint64_t unsettled)
+{
+    double us = unsettled * 1e6 / p->link_rate;
+
+    return us < DEDUP_PACE_ROUND_MIN_US ? DEDUP_PACE_ROUND_MIN_US
+           : min(us, DEDUP_PACE_ROUND_MAX_US);
+}
+
 bool dedup_pace_hold(DedupPace *p, uint64_t outstanding)
 {
     double few = p->link_rate * HOLD_S;

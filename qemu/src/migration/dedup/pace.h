@@ -20,6 +20,8 @@
 #include <stdint.h>
 
 #define DEDUP_PACE_WAIT_US      10000   /* longest wait at once */
+#define DEDUP_PACE_ROUND_MIN_US 50000
+#define DEDUP_PACE_ROUND_MAX_US 1000000
 
 typedef struct DedupPace {
     /* answers */
@@ -54,6 +56,11 @@ void dedup_pace_idled(DedupPace *p, int64_t us);
 uint64_t dedup_pace_steal(DedupPace *p, int64_t now, uint64_t outstanding);
 /* How long to wait for answers before asking dedup_pace_steal() again */
 int64_t dedup_pace_wait(DedupPace *p, int64_t now);
+/*
+ * How long a round may last whose link idles with @unsettled pages put off:
+ * what the link would have needed to send them instead.
+ */
+int64_t dedup_pace_round(DedupPace *p, uint64_t unsettled);
 /* Is it worth while to put the switch-over off for so many records? */
 bool dedup_pace_hold(DedupPace *p, uint64_t outstanding);
 

@@ -35,7 +35,6 @@
 #define HELLO_WAIT_US   (1000 * 1000)
 #define RESOLVE_WAIT_US (2000 * 1000)
 #define ITERATION_US    50000           /* as MAX_WAIT in ram.c */
-#define ROUND_US        (1000 * 1000)
 #define HOLD_MAX_US     (5000 * 1000)
 
 void dedup_source_start(MigrationState *s)
@@ -278,13 +277,15 @@ uint64_t dedup_source_pending(bool exact)
     /*
      * While the link waits for storage, let the bitmap be synchronised now
      * and then, as if nothing were outstanding, so that the link can do the
-     * next round's work meanwhile.  Not often: a round sends the same hot
-     * pages again.  Not while stealing: the link is busy then.
+     * next round's work meanwhile.  Not sooner than without records, though:
+     * a round sends the same hot pages again.  Not while stealing: the link
+     * is busy then.
      */
     now = now_us();
     if (exact) {
         src.last_exact_us = now;
-    } else if (!src.pace.stealing && now - src.last_exact_us > ROUND_US) {
+    } else if (!src.pace.stealing && now - src.last_exact_us >
+               dedup_pace_round(&src.pace, unsettled())) {
         return 0;
     }
     return unsettled() << DEDUP_PAGE_BITS;
