@@ -100,12 +100,17 @@ static void release(void)
         CHECK(scan(i, 0));
     }
     dedup_deferred_done(&d, &ram, 7, false);
-    CHECK(dedup_deferred_release(&d) == 49 && d.count == 0);
+    /* the oldest ones first */
+    CHECK(dedup_deferred_release(&d, 10) == 10 && d.count == 39);
+    for (int i = 0; i < 50; i++) {
+        CHECK(dirty[i] == (i < 11 && i != 7));
+    }
+    CHECK(dedup_deferred_release(&d, UINT64_MAX) == 39 && d.count == 0);
     for (int i = 0; i < 50; i++) {
         CHECK(dirty[i] == (i != 7));
         CHECK(test_bit(i, ram.direct) == (i != 7));
     }
-    CHECK(dedup_deferred_release(&d) == 0);
+    CHECK(dedup_deferred_release(&d, UINT64_MAX) == 0);
     end();
 }
 
@@ -139,7 +144,7 @@ static void stale_twice(bool switchover)
     CHECK(dirty[5]);
     if (scan(5, SECOND)) {
         if (switchover) {
-            dedup_deferred_release(&d);
+            dedup_deferred_release(&d, UINT64_MAX);
         } else {
             dedup_deferred_review(&d, 20 * SECOND);
         }
@@ -174,7 +179,7 @@ static void random_model(void)
             uint64_t page = below(40);
 
             now += below(20000);
-            switch (below(6)) {
+            switch (below(7)) {
             case 0:                             /* the guest writes to it */
                 unsent[page] = dirty[page] = true;
                 break;
@@ -183,6 +188,9 @@ static void random_model(void)
                 break;
             case 2:
                 dedup_deferred_review(&d, now);
+                break;
+            case 3:                             /* the link is idle */
+                dedup_deferred_release(&d, below(5));
                 break;
             default:                            /* the scan comes to it */
                 if (!dirty[page]) {
@@ -201,7 +209,7 @@ static void random_model(void)
         if (round % 2) {
             dedup_deferred_review(&d, now + 10 * SECOND);
         } else {
-            dedup_deferred_release(&d);
+            dedup_deferred_release(&d, UINT64_MAX);
         }
         for (int i = 0; i < 40; i++) {
             CHECK(!unsent[i] || dirty[i]);

@@ -190,6 +190,14 @@ static void idle_storage(void)
     CHECK(dedup_pace_steal(&p, now + MS, 5000) == 0);
 }
 
+static void spare(void)
+{
+    begin(10000);
+    CHECK(dedup_pace_spare(&p) == 101);
+    begin(500);
+    CHECK(dedup_pace_spare(&p) == 6);
+}
+
 /* No longer than the link would need, nor without end, nor in a spin */
 static void round_length(void)
 {
@@ -219,6 +227,7 @@ int main(void)
     RUN(link_rate);
     RUN(fast_link_rate);
     RUN(idle_storage);
+    RUN(spare);
     RUN(round_length);
     RUN(hold);
     return test_status;

@@ -104,19 +104,21 @@ void dedup_deferred_review(DedupDeferred *d, int64_t now)
     g_array_set_size(d->queue, kept);
 }
 
-uint64_t dedup_deferred_release(DedupDeferred *d)
+uint64_t dedup_deferred_release(DedupDeferred *d, uint64_t n)
 {
-    uint64_t n = d->count;
+    uint64_t released = 0;
+    unsigned i;
 
-    for (unsigned i = 0; i < d->queue->len && d->count; i++) {
+    for (i = 0; i < d->queue->len && released < n; i++) {
         DeferredPage *p = &g_array_index(d->queue, DeferredPage, i);
 
         if (test_and_clear_bit(p->page, p->dr->waiting)) {
             d->count--;
+            released++;
             set_bit(p->page, p->dr->direct);
             dedup_set_dirty(p->dr, p->page);
         }
     }
-    g_array_set_size(d->queue, 0);
-    return n;
+    g_array_remove_range(d->queue, 0, i);
+    return released;
 }

@@ -5,7 +5,9 @@
  * that was written to and not written back yet.  When it has been, moments
  * later, a record will do.  So such a page waits for a while, as dirty as
  * before (it counts as pending, and is sent in full at the switch-over), and
- * comes back as soon as its hint changes.
+ * comes back as soon as its hint changes.  It also goes in full as soon as
+ * the link has nothing else to do: waiting longer would only keep the
+ * migration from coming to its end.
  *
  * Whether that pays is watched: only a few pages wait until enough have been
  * seen to come back with a hint, and none any more once most do not.
@@ -39,7 +41,7 @@ void dedup_deferred_done(DedupDeferred *d, DedupRam *dr, uint64_t page,
                          bool paid);
 /* Make dirty again what has a new hint or has waited long enough */
 void dedup_deferred_review(DedupDeferred *d, int64_t now);
-/* Make all of them dirty again, to go in full; how many it were */
-uint64_t dedup_deferred_release(DedupDeferred *d);
+/* Make up to @n of them dirty again, oldest first, to go in full; how many */
+uint64_t dedup_deferred_release(DedupDeferred *d, uint64_t n);
 
 #endif

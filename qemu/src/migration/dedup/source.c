@@ -179,12 +179,16 @@ bool dedup_source_iterate(QEMUFile *f)
     source_take_answers();
     if (src.closing || src.state == DEDUP_SOURCE_STATE_DRAINING) {
         source_take_later(UINT64_MAX);
-        dedup_deferred_release(&src.deferred);
+        dedup_deferred_release(&src.deferred, UINT64_MAX);
     } else {
         if (src.out.count <= source_window() - source_window() / 4) {
             source_take_later(source_window() - src.out.count);
         }
         dedup_deferred_review(&src.deferred, now_us());
+        if (src.idle) {
+            dedup_deferred_release(&src.deferred,
+                                   dedup_pace_spare(&src.pace));
+        }
     }
     if (src.state == DEDUP_SOURCE_STATE_DRAINING) {
         src.fig.stolen_pages += dedup_outstanding_redirty(&src.out);
@@ -242,7 +246,9 @@ void dedup_source_idle(void)
     }
     dedup_pace_link(&src.pace, now, migration_transferred_bytes(),
                     migration_rate_get() * (1000 / BUFFER_DELAY));
-    wait_answers(dedup_pace_wait(&src.pace, now));
+    if (!src.deferred.count) {
+        wait_answers(dedup_pace_wait(&src.pace, now));
+    }
     src.idle = true;
 }
 
@@ -258,7 +264,7 @@ void dedup_source_finish(void)
         multifd_ram_flush_and_sync(src.f);
     }
     source_take_later(UINT64_MAX);
-    dedup_deferred_release(&src.deferred);
+    dedup_deferred_release(&src.deferred, UINT64_MAX);
     src.fig.final_pages += dedup_outstanding_redirty(&src.out);
     dedup_outstanding_pay(&src.out);
     src.running = false;
