@@ -62,6 +62,14 @@ class StockMigrationTest(conformance.MigrationSuite, DirectCase):
     pass
 
 
+class StockParametersTest(conformance.ParametersSuite, DirectCase):
+    pass
+
+
+class StockPostcopyTest(conformance.PostcopySuite, DirectCase):
+    pass
+
+
 class StockWithoutDedupTest(conformance.StockSuite, DirectCase):
     pass
 
@@ -75,6 +83,14 @@ class PatchedFactsTest(conformance.FactsSuite, DirectCase):
 
 
 class PatchedMigrationTest(conformance.MigrationSuite, DirectCase):
+    kind = 'patched'
+
+
+class PatchedParametersTest(conformance.ParametersSuite, DirectCase):
+    kind = 'patched'
+
+
+class PatchedPostcopyTest(conformance.PostcopySuite, DirectCase):
     kind = 'patched'
 
 

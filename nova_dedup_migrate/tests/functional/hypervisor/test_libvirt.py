@@ -122,6 +122,14 @@ class MigrationTest(conformance.MigrationSuite, LibvirtCase):
     pass
 
 
+class ParametersTest(conformance.ParametersSuite, LibvirtCase):
+    pass
+
+
+class PostcopyTest(conformance.PostcopySuite, LibvirtCase):
+    pass
+
+
 class DedupTest(conformance.DedupSuite, LibvirtCase):
     pass
 

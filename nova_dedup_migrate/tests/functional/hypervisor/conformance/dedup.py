@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A QEMU with dedup."""
+
+import dataclasses
+import tempfile
+
+from nova_dedup_migrate.hypervisor import progress
+from nova_dedup_migrate.hypervisor import statistics
+from nova_dedup_migrate.tests.functional import bootsector
+from nova_dedup_migrate.tests.functional.hypervisor.conformance import suite
+
+
+class DedupSuite(suite.Suite):
+    """A QEMU with dedup."""
+
+    def test_is_patched(self):
+        guest = self.make('guest')
+        guest.start(paused=True)
+        self.assertTrue(guest.is_patched())
+
+    def test_statistics_of_a_new_guest(self):
+        guest = self.make('guest')
+        guest.start(paused=True)
+        info = guest.dedup_statistics()
+        self.assertEqual(
+            statistics.DedupStatistics(hints=dataclasses.replace(
+                info.hints, pages=0, recorded=0)), info)
+
+    def test_track_records_what_the_guest_reads(self):
+        guest = self.make('guest')
+        guest.start(paused=True)
+        guest.track_dedup()
+        guest.cont()
+        self.assert_works(guest)
+        info = guest.dedup_statistics()
+        self.assertTrue(info.tracking)
+        self.assertGreaterEqual(info.hints.pages,
+                                self.boot.chunks * bootsector.CHUNK // 4096)
+        guest.track_dedup(False)
+        info = guest.dedup_statistics()
+        self.assertFalse(info.tracking)
+        self.assertEqual(0, info.hints.pages)
+
+    def test_arm_and_disarm(self):
+        guest = self.make('guest')
+        guest.start(paused=True)
+        guest.arm_dedup()
+        self.assertEqual('armed', guest.dedup_statistics().source.state)
+        guest.disarm_dedup()
+        self.assertNotEqual('armed', guest.dedup_statistics().source.state)
+
+    def test_bad_map_is_refused(self):
+        guest = self.make('guest')
+        guest.start(paused=True)
+        with tempfile.TemporaryFile() as file:
+            file.write(b'not a map' * 1000)
+            file.seek(0)
+            guest.load_dedup_map(file.fileno())
+        state = self.eventually(
+            lambda: self.map_state(guest) not in ('none', 'loading')
+            and self.map_state(guest), 'end of the map')
+        self.assertEqual('failed', state)
+        self.assertIsNotNone(guest.dedup_statistics().hints.map_error)
+
+    def map_state(self, guest):
+        return guest.dedup_statistics().hints.map_state
+
+    def tracked(self):
+        """Return a guest that works, with all it read recorded."""
+        guest = self.make('source')
+        guest.start(paused=True)
+        guest.track_dedup()
+        guest.cont()
+        self.assert_works(guest)
+        return guest
+
+    def test_armed_migration_reads_storage(self):
+        source, destination = self.tracked(), self.make('destination')
+        source.arm_dedup()
+        migration = self.migrate(source, destination)
+        final = migration.wait(60)
+        self.assertGreater(final.dedup.source.record_pages, 0)
+        self.assert_arrives(source, destination, migration)
+        self.assertIn(final.status, progress.FINAL)
+
+    def test_armed_migration_of_a_paused_guest(self):
+        source, destination = self.tracked(), self.make('destination')
+        source.arm_dedup(disks=[
+            {'device': device} for device in source.disks().values()])
+        final = self.assert_paused_arrives(source, destination)
+        self.assertGreater(final.pages.storage, 0)
+
+    def test_destination_tells_what_it_did(self):
+        source, destination = self.tracked(), self.make('destination')
+        source.arm_dedup()
+        self.migrate(source, destination).wait(60)
+        incoming = destination.dedup_statistics().incoming
+        self.assertGreater(incoming.fetched_pages, 0)
+        event = destination.events.wait('X_DEDUP_INCOMING_DONE', 0, 10)
+        self.assertEqual(incoming, statistics.IncomingStatistics.from_event(
+            event.data))
