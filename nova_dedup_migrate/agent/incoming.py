@@ -7,7 +7,6 @@ import logging
 import threading
 import time
 
-from nova_dedup_migrate.hypervisor import decode
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import statistics
 
@@ -56,8 +55,7 @@ class IncomingEvents:
                     self._changed.notify_all()
                 return
             try:
-                figures = decode.dataclass(
-                    statistics.IncomingStatistics, data.get('info'), EVENT)
+                figures = statistics.IncomingStatistics.from_event(data)
             except errors.MalformedReply as error:
                 LOG.warning('Instance %s: %s', instance_uuid, error)
                 return

@@ -69,7 +69,7 @@ class IncomingTest(base.TestCase):
 
     def test_malformed(self):
         self.events.expect(INSTANCE, 'm1')
-        for data in ({}, {'info': 7}, {'info': {'reads': -1}},
+        for data in (None, 7, [], {}, {'info': 7}, {'info': {'reads': -1}},
                      {'info': {'reads': 'x'}}, {'info': {'active': 1}}):
             self.done(data)
         self.reason(match='has not sent')
