@@ -17,34 +17,21 @@ The guest is the boot sector: it checks its own memory all the time and
 prints 'B' while it is right.
 """
 
-from nova_dedup_migrate.tests.functional.hypervisor.conformance.dedup import (
-           DedupSuite,
-)
-from nova_dedup_migrate.tests.functional.hypervisor.conformance.facts import (
-           FactsSuite,
-)
-from nova_dedup_migrate.tests.functional.hypervisor.conformance.lifecycle import (
-           LifecycleSuite,
-)
-from nova_dedup_migrate.tests.functional.hypervisor.conformance.migration import (
-           MigrationSuite,
-)
-from nova_dedup_migrate.tests.functional.hypervisor.conformance.parameters import (
-           ParametersSuite,
-)
-from nova_dedup_migrate.tests.functional.hypervisor.conformance.postcopy import (
-           PostcopySuite,
-)
-from nova_dedup_migrate.tests.functional.hypervisor.conformance.stock import (
-           StockSuite,
-)
-from nova_dedup_migrate.tests.functional.hypervisor.conformance.suite import (
-           MIB,
-)
-from nova_dedup_migrate.tests.functional.hypervisor.conformance.suite import (
-           Suite,
-)
+from nova_dedup_migrate.tests.functional.hypervisor.conformance import dedup
+from nova_dedup_migrate.tests.functional.hypervisor.conformance import facts
+from nova_dedup_migrate.tests.functional.hypervisor.conformance import lifecycle
+from nova_dedup_migrate.tests.functional.hypervisor.conformance import migration
+from nova_dedup_migrate.tests.functional.hypervisor.conformance import parameters
+from nova_dedup_migrate.tests.functional.hypervisor.conformance import postcopy
+from nova_dedup_migrate.tests.functional.hypervisor.conformance import stock
+from nova_dedup_migrate.tests.functional.hypervisor.conformance import suite
 
-__all__ = ['DedupSuite', 'FactsSuite', 'LifecycleSuite', 'MIB',
-           'MigrationSuite', 'ParametersSuite', 'PostcopySuite', 'StockSuite',
-           'Suite']
+DedupSuite = dedup.DedupSuite
+FactsSuite = facts.FactsSuite
+LifecycleSuite = lifecycle.LifecycleSuite
+MigrationSuite = migration.MigrationSuite
+ParametersSuite = parameters.ParametersSuite
+PostcopySuite = postcopy.PostcopySuite
+StockSuite = stock.StockSuite
+Suite = suite.Suite
+MIB = suite.MIB
