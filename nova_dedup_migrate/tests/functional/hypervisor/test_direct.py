@@ -18,7 +18,7 @@ from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.functional import bootsector
 from nova_dedup_migrate.tests.functional import qemus
-from nova_dedup_migrate.tests.functional.hypervisor import conformance
+from nova_dedup_migrate.tests.functional.hypervisor import suites
 
 
 class DirectCase(base.TestCase):
@@ -50,55 +50,55 @@ class DirectCase(base.TestCase):
         return guest.console.read_bytes()
 
 
-class StockLifecycleTest(conformance.LifecycleSuite, DirectCase):
+class StockLifecycleTest(suites.LifecycleSuite, DirectCase):
     pass
 
 
-class StockFactsTest(conformance.FactsSuite, DirectCase):
+class StockFactsTest(suites.FactsSuite, DirectCase):
     pass
 
 
-class StockMigrationTest(conformance.MigrationSuite, DirectCase):
+class StockMigrationTest(suites.MigrationSuite, DirectCase):
     pass
 
 
-class StockParametersTest(conformance.ParametersSuite, DirectCase):
+class StockParametersTest(suites.ParametersSuite, DirectCase):
     pass
 
 
-class StockPostcopyTest(conformance.PostcopySuite, DirectCase):
+class StockPostcopyTest(suites.PostcopySuite, DirectCase):
     pass
 
 
-class StockWithoutDedupTest(conformance.StockSuite, DirectCase):
+class StockWithoutDedupTest(suites.StockSuite, DirectCase):
     pass
 
 
-class PatchedLifecycleTest(conformance.LifecycleSuite, DirectCase):
+class PatchedLifecycleTest(suites.LifecycleSuite, DirectCase):
     kind = 'patched'
 
 
-class PatchedFactsTest(conformance.FactsSuite, DirectCase):
+class PatchedFactsTest(suites.FactsSuite, DirectCase):
     kind = 'patched'
 
 
-class PatchedMigrationTest(conformance.MigrationSuite, DirectCase):
+class PatchedMigrationTest(suites.MigrationSuite, DirectCase):
     kind = 'patched'
 
 
-class PatchedParametersTest(conformance.ParametersSuite, DirectCase):
+class PatchedParametersTest(suites.ParametersSuite, DirectCase):
     kind = 'patched'
 
 
-class PatchedPostcopyTest(conformance.PostcopySuite, DirectCase):
+class PatchedPostcopyTest(suites.PostcopySuite, DirectCase):
     kind = 'patched'
 
 
-class PatchedDedupTest(conformance.DedupSuite, DirectCase):
+class PatchedDedupTest(suites.DedupSuite, DirectCase):
     kind = 'patched'
 
 
-class KvmCase(conformance.Suite, DirectCase):
+class KvmCase(suites.Suite, DirectCase):
     """Less work of the same kind.
 
     Where KVM cannot run such a guest natively it emulates each of its
@@ -135,12 +135,12 @@ class KvmMigrationTest(KvmCase):
 class KvmDedupTest(KvmCase):
     kind = 'patched'
 
-    tracked = conformance.DedupSuite.tracked
+    tracked = suites.DedupSuite.tracked
     test_armed_migration_reads_storage = (
-        conformance.DedupSuite.test_armed_migration_reads_storage)
+        suites.DedupSuite.test_armed_migration_reads_storage)
 
 
-class DirectOnlyTest(conformance.Suite, DirectCase):
+class DirectOnlyTest(suites.Suite, DirectCase):
     """How a process starts and ends."""
 
     def test_missing_binary(self):

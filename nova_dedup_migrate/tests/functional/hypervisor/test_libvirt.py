@@ -23,7 +23,7 @@ from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.functional import qemus
-from nova_dedup_migrate.tests.functional.hypervisor import conformance
+from nova_dedup_migrate.tests.functional.hypervisor import suites
 
 #: The two libvirtds, made once for all tests of this module.
 _daemons = []
@@ -110,38 +110,38 @@ class LibvirtCase(base.TestCase):
         return int(path.read_text())
 
 
-class LifecycleTest(conformance.LifecycleSuite, LibvirtCase):
+class LifecycleTest(suites.LifecycleSuite, LibvirtCase):
     pass
 
 
-class FactsTest(conformance.FactsSuite, LibvirtCase):
+class FactsTest(suites.FactsSuite, LibvirtCase):
     pass
 
 
-class MigrationTest(conformance.MigrationSuite, LibvirtCase):
+class MigrationTest(suites.MigrationSuite, LibvirtCase):
     pass
 
 
-class ParametersTest(conformance.ParametersSuite, LibvirtCase):
+class ParametersTest(suites.ParametersSuite, LibvirtCase):
     pass
 
 
-class PostcopyTest(conformance.PostcopySuite, LibvirtCase):
+class PostcopyTest(suites.PostcopySuite, LibvirtCase):
     pass
 
 
-class DedupTest(conformance.DedupSuite, LibvirtCase):
+class DedupTest(suites.DedupSuite, LibvirtCase):
     pass
 
 
-class StockTest(conformance.StockSuite, LibvirtCase):
+class StockTest(suites.StockSuite, LibvirtCase):
     kind = 'stock'
 
-    test_precopy = conformance.MigrationSuite.test_precopy
-    test_paused_guest = conformance.MigrationSuite.test_paused_guest
+    test_precopy = suites.MigrationSuite.test_precopy
+    test_paused_guest = suites.MigrationSuite.test_paused_guest
 
 
-class LibvirtOnlyTest(conformance.Suite, LibvirtCase):
+class LibvirtOnlyTest(suites.Suite, LibvirtCase):
     """What is libvirt's alone."""
 
     def test_killed_guest(self):
@@ -166,7 +166,7 @@ class LibvirtOnlyTest(conformance.Suite, LibvirtCase):
     def test_no_commands_to_a_guest_that_arrives(self):
         source, destination = self.started(), self.make('destination')
         migration = self.migrate(source, destination,
-                                 max_bandwidth=conformance.MIB)
+                                 max_bandwidth=suites.MIB)
         error = self.assertRaises(errors.InvalidMigrationState,
                                   destination.qmp, 'query-status')
         self.assertEqual('incoming', error.status)
@@ -209,7 +209,7 @@ class LibvirtOnlyTest(conformance.Suite, LibvirtCase):
     def _test_dying_libvirtd(self, place):
         source, destination = self.started(), self.make('destination')
         migration = self.migrate(source, destination,
-                                 max_bandwidth=conformance.MIB)
+                                 max_bandwidth=suites.MIB)
         _daemons[place].process.send(signal.SIGKILL)
         _daemons[place].process.wait(10)
         error = self.assertRaises(errors.MigrationFailed, migration.wait,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a planner asks for."""
 
-from nova_dedup_migrate.tests.functional.hypervisor.conformance import suite
+from nova_dedup_migrate.tests.functional.hypervisor.suites import suite
 
 
 class FactsSuite(suite.Suite):

@@ -4,7 +4,7 @@
 import tempfile
 
 from nova_dedup_migrate.hypervisor import errors
-from nova_dedup_migrate.tests.functional.hypervisor.conformance import suite
+from nova_dedup_migrate.tests.functional.hypervisor.suites import suite
 
 
 class StockSuite(suite.Suite):

@@ -2,7 +2,7 @@
 """Migration of which a part follows the guest."""
 
 from nova_dedup_migrate.hypervisor import errors
-from nova_dedup_migrate.tests.functional.hypervisor.conformance import suite
+from nova_dedup_migrate.tests.functional.hypervisor.suites import suite
 
 
 class PostcopySuite(suite.Suite):

@@ -2,7 +2,7 @@
 """Migration as such: its course, its end, giving up."""
 
 from nova_dedup_migrate.hypervisor import errors
-from nova_dedup_migrate.tests.functional.hypervisor.conformance import suite
+from nova_dedup_migrate.tests.functional.hypervisor.suites import suite
 
 
 class MigrationSuite(suite.Suite):

@@ -17,14 +17,14 @@ The guest is the boot sector: it checks its own memory all the time and
 prints 'B' while it is right.
 """
 
-from nova_dedup_migrate.tests.functional.hypervisor.conformance import dedup
-from nova_dedup_migrate.tests.functional.hypervisor.conformance import facts
-from nova_dedup_migrate.tests.functional.hypervisor.conformance import lifecycle
-from nova_dedup_migrate.tests.functional.hypervisor.conformance import migration
-from nova_dedup_migrate.tests.functional.hypervisor.conformance import parameters
-from nova_dedup_migrate.tests.functional.hypervisor.conformance import postcopy
-from nova_dedup_migrate.tests.functional.hypervisor.conformance import stock
-from nova_dedup_migrate.tests.functional.hypervisor.conformance import suite
+from nova_dedup_migrate.tests.functional.hypervisor.suites import dedup
+from nova_dedup_migrate.tests.functional.hypervisor.suites import facts
+from nova_dedup_migrate.tests.functional.hypervisor.suites import lifecycle
+from nova_dedup_migrate.tests.functional.hypervisor.suites import migration
+from nova_dedup_migrate.tests.functional.hypervisor.suites import parameters
+from nova_dedup_migrate.tests.functional.hypervisor.suites import postcopy
+from nova_dedup_migrate.tests.functional.hypervisor.suites import stock
+from nova_dedup_migrate.tests.functional.hypervisor.suites import suite
 
 DedupSuite = dedup.DedupSuite
 FactsSuite = facts.FactsSuite

@@ -7,7 +7,7 @@ import tempfile
 from nova_dedup_migrate.hypervisor import progress
 from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.tests.functional import bootsector
-from nova_dedup_migrate.tests.functional.hypervisor.conformance import suite
+from nova_dedup_migrate.tests.functional.hypervisor.suites import suite
 
 
 class DedupSuite(suite.Suite):

@@ -3,7 +3,7 @@
 
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import memory
-from nova_dedup_migrate.tests.functional.hypervisor.conformance import suite
+from nova_dedup_migrate.tests.functional.hypervisor.suites import suite
 
 
 class LifecycleSuite(suite.Suite):

@@ -2,7 +2,7 @@
 """Migration with each option but post-copy."""
 
 from nova_dedup_migrate.hypervisor import errors
-from nova_dedup_migrate.tests.functional.hypervisor.conformance import suite
+from nova_dedup_migrate.tests.functional.hypervisor.suites import suite
 
 
 class ParametersSuite(suite.Suite):
