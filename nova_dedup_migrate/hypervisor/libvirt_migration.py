@@ -34,9 +34,10 @@ _VERDICT_S = 60.0
 #: destination knows that all is there.
 _ARRIVAL_S = 10.0
 #: What a source is said to do while libvirt has not decided, by what its
-#: QEMU says.
+#: QEMU says.  libvirt itself ends the stop before the switch-over.
 _UNDECIDED = {'completed': 'device', 'failed': 'cancelling',
-              'cancelled': 'cancelling'}
+              'cancelled': 'cancelling', 'pre-switchover': 'device'}
+
 
 def begin(source, destination, options):
     """Begin to migrate; see Guest.migrate."""
@@ -155,7 +156,9 @@ class LibvirtMigration(polling.PolledMigration):
             return self._final()
         try:
             now = self._ask()
-        except (errors.QmpDisconnected, errors.GuestNotRunning) as error:
+        except (errors.QmpDisconnected, errors.GuestNotRunning,
+                errors.HypervisorUnavailable) as error:
+            # the call ends as well, but maybe not in the same moment
             try:
                 self._verdict(_VERDICT_S)
             except errors.WaitTimeout:

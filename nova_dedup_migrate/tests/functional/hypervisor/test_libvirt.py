@@ -66,6 +66,9 @@ class LibvirtCase(base.TestCase):
         super().setUp()
         self.hosts = []
         for daemon in _daemons:
+            # a test that kills one may have failed before it came back
+            if not daemon.process.is_alive():
+                daemon.start()
             host = guests.LibvirtHost(daemon.uri, daemon.tcp_uri)
             self.addCleanup(host.close)
             self.hosts.append(host)

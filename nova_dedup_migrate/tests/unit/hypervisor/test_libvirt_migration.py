@@ -105,7 +105,7 @@ class LibvirtMigrationTest(base.TestCase):
         for said, expected in (('completed', 'device'),
                                ('cancelled', 'cancelling'),
                                ('failed', 'cancelling'),
-                               ('pre-switchover', 'pre-switchover')):
+                               ('pre-switchover', 'device')):
             self.source.progress.return_value = progress.Progress(
                 status=said)
             self.assertEqual(expected, migration.progress().status)
@@ -118,6 +118,17 @@ class LibvirtMigrationTest(base.TestCase):
         error = self.assertRaises(errors.MigrationFailed, migration.wait, 10)
         self.assertEqual('failed', error.status)
         self.assertIn('what libvirt said', error.reason)
+
+    def test_libvirtd_is_lost_before_the_call_ends(self):
+        migration = self.begin()
+
+        def lost(**given):
+            self.error = failure(libvirt.VIR_ERR_INTERNAL_ERROR)
+            threading.Timer(0.05, self.outcome.set).start()
+            raise errors.HypervisorUnavailable(uri='here', reason='gone')
+        self.source.progress.side_effect = lost
+        error = self.assertRaises(errors.MigrationFailed, migration.wait, 10)
+        self.assertEqual('failed', error.status)
 
     def test_cancel(self):
         migration = self.begin()
