@@ -6,6 +6,7 @@ import dataclasses
 import oslo_messaging as messaging
 
 from nova_dedup_migrate.agent import link
+from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.rpc import objects
 
 #: Seconds a caller may wait for an event; he occupies a thread.
@@ -18,14 +19,21 @@ class Endpoint:
     :param facts: facts.Facts
     :param incoming: incoming.IncomingEvents
     :param receiver: link.Receiver
+    :param guest_state: as local.LocalLibvirt.guest_state
     """
 
-    target = messaging.Target(version='1.0')
+    target = messaging.Target(version='1.2')
 
-    def __init__(self, facts, incoming, receiver):
+    def __init__(self, facts, incoming, receiver, guest_state):
         self._facts = facts
         self._incoming = incoming
         self._receiver = receiver
+        self._guest_state = guest_state
+
+    @messaging.expose
+    def hello(self, ctxt):
+        """Say that somebody is here."""
+        return True
 
     @messaging.expose
     def facts(self, ctxt, request):
@@ -50,6 +58,13 @@ class Endpoint:
         values = dataclasses.asdict(figures)
         del values['active']
         return objects.DedupIncomingReply(known=True, **values)
+
+    @messaging.expose
+    @messaging.expected_exceptions(errors.HypervisorError)
+    def guest_state(self, ctxt, request):
+        _check(request, objects.DedupGuestRequest)
+        return objects.DedupGuestReply(
+            state=self._guest_state(request.instance_uuid))
 
 
 def _check(request, expected):

@@ -73,8 +73,10 @@ _AGENT = [
         min=1.0,
         max=120.0,
         mutable=True,
-        help='Seconds to wait for an answer of the agent on the '
-             'destination. After that the migration is an ordinary one.'),
+        help='Seconds to wait until the agent on the destination has '
+             'looked at the disks of the instance. After that the '
+             'migration is an ordinary one. An agent that is not there or '
+             'hangs is found out in 2 seconds whatever this is.'),
     cfg.FloatOpt(
         'probe_time',
         default=0.5,

@@ -19,6 +19,11 @@ _BUS = deadline.Runner('the message bus', 64)
 MARGIN = 2.0
 #: Of the caller's time, what the agent may use up; the rest is the bus's.
 BUDGET = 0.8
+#: Seconds for an answer there is nothing to do for.
+PROMPT = 2.0
+#: Seconds for the offer of a port: the agent waits up to link.PATIENCE for
+#: another measurement to end.
+OFFER = 5.0
 
 
 class AgentAPI:
@@ -28,15 +33,27 @@ class AgentAPI:
     account of the agent or of the bus.  The agent that is asked is that
     of the host named, as Nova names it.
 
+    How long an answer is waited for depends on what there is to do for
+    it; a migration waits that long for an agent that hangs.
+
+    ==========  =========================================================
+    hello       PROMPT; whoever does not answer is asked nothing else
+    facts       timeout: disks are looked at and read
+    link_probe  OFFER, at most timeout
+    incoming    the wait that is asked for, and PROMPT
+    ==========  =========================================================
+
     Version history:
 
     * 1.0 - facts, link_probe, incoming.
+    * 1.1 - hello.
+    * 1.2 - guest_state.
 
     A method that needs a later version asks can_send_version() and falls
     back on an earlier one, with its objects as that version had them.
 
     :param transport: of rpc.transport.get_transport, or Nova's own
-    :param timeout: seconds to wait for an answer
+    :param timeout: seconds to wait for facts
     :param version_cap: the latest version all agents understand, while
         the hosts of a cloud are upgraded one by one
     """
@@ -45,6 +62,19 @@ class AgentAPI:
         self._timeout = timeout
         self._client = rpc_transport.get_client(transport, timeout,
                                                 version_cap)
+
+    def hello(self, ctxt, host):
+        """Return if the agent of a host answers at all.
+
+        An agent of version 1.0 says that it does not know the question,
+        which is an answer.
+        """
+        if not self._client.can_send_version('1.1'):
+            return
+        try:
+            self._call(ctxt, host, 'hello', bool, PROMPT, '1.1')
+        except errors.AgentVersion:
+            LOG.debug('The dedup agent of %s does not know hello', host)
 
     def facts(self, ctxt, host, request):
         """Ask a destination what a migration to it can leave out.
@@ -72,7 +102,7 @@ class AgentAPI:
         :returns: DedupLinkOffer for agent.link.measure
         """
         return self._call(ctxt, host, 'link_probe', objects.DedupLinkOffer,
-                          self._timeout, request=request)
+                          min(self._timeout, OFFER), request=request)
 
     def incoming(self, ctxt, host, instance_uuid, migration_uuid, wait=5.0):
         """Return what the destination's QEMU did in a migration.
@@ -85,10 +115,20 @@ class AgentAPI:
             wait=wait)
         return self._call(ctxt, host, 'incoming',
                           objects.DedupIncomingReply,
-                          self._timeout + wait, request=request)
+                          wait + PROMPT, request=request)
 
-    def _call(self, ctxt, host, method, reply_class, timeout, **arguments):
-        version = '1.0'
+    def guest_state(self, ctxt, host, instance_uuid):
+        """Return whether an instance is on a host.
+
+        :returns: one of objects.GUEST_STATES
+        """
+        return self._call(ctxt, host, 'guest_state',
+                          objects.DedupGuestReply, self._timeout, '1.2',
+                          request=objects.DedupGuestRequest(
+                              instance_uuid=instance_uuid)).state
+
+    def _call(self, ctxt, host, method, reply_class, timeout,
+              version='1.0', **arguments):
         if not self._client.can_send_version(version):
             raise errors.AgentUnavailable(
                 host, '%s needs version %s of the agent, and the version is '
@@ -109,8 +149,7 @@ class AgentAPI:
         except Exception as error:
             # Drivers let their libraries' errors through, and whatever it
             # is, it must not fail the migration.
-            raise errors.AgentUnavailable(
-                host, _explain(host, error)) from error
+            raise _failure(host, error) from error
         if not isinstance(reply, reply_class):
             raise errors.AgentUnavailable(
                 host, 'its answer is malformed: it is no %s'
@@ -118,8 +157,8 @@ class AgentAPI:
         return reply
 
 
-def _explain(host, error):
-    """Return in words what went wrong."""
+def _failure(host, error):
+    """Return the AgentUnavailable that says what went wrong."""
     name, text = type(error).__name__, str(error)
     if isinstance(error, messaging.RemoteError):
         name, text = error.exc_type, error.value
@@ -128,11 +167,14 @@ def _explain(host, error):
     name = name.removesuffix('_Remote')
     if name in ('UnsupportedVersion', 'NoSuchMethod',
                 'IncompatibleObjectVersion'):
-        return 'it is of another version: ' + text
+        return errors.AgentVersion(host, 'it is of another version: ' + text)
     if isinstance(error, errors.MalformedMessage):
-        return 'its answer is malformed: ' + text
+        return errors.AgentUnavailable(host,
+                                       'its answer is malformed: ' + text)
     if (isinstance(error, messaging.MessagingException)
             and not isinstance(error, messaging.RemoteError)):
-        return 'the message bus failed: ' + text
+        return errors.AgentUnavailable(host,
+                                       'the message bus failed: ' + text)
     LOG.warning('Asking the dedup agent of %s failed', host, exc_info=error)
-    return 'it failed with %s: %s' % (name, text)
+    return errors.AgentUnavailable(host,
+                                   'it failed with %s: %s' % (name, text))

@@ -20,5 +20,9 @@ class AgentUnavailable(Exception):
         super().__init__(self.template.format(host=host, reason=reason))
 
 
+class AgentVersion(AgentUnavailable):
+    """It answered that it is of another version."""
+
+
 class MalformedMessage(ValueError):
     """What arrived is no object of ours, or a part of it is not."""

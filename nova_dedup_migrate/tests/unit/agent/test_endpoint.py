@@ -17,6 +17,7 @@ from nova_dedup_migrate.agent import link_rates
 from nova_dedup_migrate.agent import storage_rates
 from nova_dedup_migrate.agent.identity import challenge
 from nova_dedup_migrate.agent.identity import nodes
+from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects
@@ -43,11 +44,12 @@ class EndToEndTest(base.TestCase):
         emulators.describe.return_value = emulator.Emulator(True, '10.0.3')
         site = nodes.Site(roots=(str(self.root),))
         self.events = incoming.IncomingEvents()
+        self.guest_state = mock.Mock(spec=[])
         self.receiver = link.Receiver('127.0.0.1', range(0, 1))
         server = transport.get_server(bus, HOST, [endpoint.Endpoint(
             facts.Facts(HOST, '1.2', site, emulators,
                         storage_rates.StorageRates(site, 0, 0, 0)),
-            self.events, self.receiver)])
+            self.events, self.receiver, self.guest_state)])
         server.start()
         self.addCleanup(server.wait)
         self.addCleanup(server.stop)
@@ -60,6 +62,9 @@ class EndToEndTest(base.TestCase):
             return self.api.facts({}, HOST, objects.DedupFactsRequest(
                 instance_uuid=INSTANCE, migration_uuid=MIGRATION,
                 disks=made.disks, sample_key=made.sample_key))
+
+    def test_hello(self):
+        self.assertIsNone(self.api.hello({}, HOST))
 
     def test_disks(self):
         reply = self.ask(self.disk, self.root / 'none')
@@ -99,6 +104,19 @@ class EndToEndTest(base.TestCase):
         reply = self.api.incoming({}, HOST, INSTANCE, MIGRATION, wait=0.0)
         self.assertFalse(reply.known)
         self.assertIn('has not sent', reply.reason)
+
+    def test_guest_state(self):
+        for state in objects.GUEST_STATES:
+            self.guest_state.return_value = state
+            self.assertEqual(state, self.api.guest_state({}, HOST, INSTANCE))
+        self.guest_state.assert_called_with(INSTANCE)
+
+    def test_guest_state_that_libvirt_does_not_tell(self):
+        self.guest_state.side_effect = hypervisor_errors.HypervisorUnavailable(
+            uri='qemu:///system', reason='gone')
+        error = self.assertRaises(errors.AgentUnavailable,
+                                  self.api.guest_state, {}, HOST, INSTANCE)
+        self.assertIn('gone', error.reason)
 
     def test_link(self):
         rates = link_rates.LinkRates(self.api, 'compute1', 0.1, 1 << 20, 60)

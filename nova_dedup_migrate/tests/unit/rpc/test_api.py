@@ -22,11 +22,15 @@ HOST = 'compute2'
 class Endpoint:
     """An agent whose answers a test chooses."""
 
-    target = messaging.Target(version='1.0')
+    target = messaging.Target(version='1.1')
 
     def __init__(self, answer):
         self._answer = answer
         self.contexts = []
+
+    @messaging.expose
+    def hello(self, ctxt):
+        return self._answer(None)
 
     @messaging.expose
     def facts(self, ctxt, request):
@@ -47,6 +51,10 @@ class Endpoint:
 
 class OldEndpoint(Endpoint):
     target = messaging.Target(version='0.9')
+
+
+class EndpointWithoutHello(Endpoint):
+    target = messaging.Target(version='1.0')
 
 
 def reply(request, **kwargs):
@@ -106,6 +114,46 @@ class ApiTest(base.TestCase):
         self.assertEqual('req-1', agent.contexts[0].request_id)
         self.assertIsNone(agent.contexts[0].auth_token)
 
+    def test_hello(self):
+        self.serve(lambda request: True)
+        self.api.hello({}, HOST)
+
+    def test_hello_of_an_older_agent(self):
+        self.serve(lambda request: self.fail('it does not know that'),
+                   EndpointWithoutHello)
+        self.api.hello({}, HOST)
+
+    def test_hello_is_not_asked_while_the_version_is_capped(self):
+        capped = api.AgentAPI(self.transport, 10.0, version_cap='1.0')
+        capped.hello({}, HOST)
+
+    def test_hello_of_an_agent_that_hangs(self):
+        done = threading.Event()
+        self.serve(lambda request: done.wait(30))
+        # before the server's end, which waits for it
+        self.addCleanup(done.set)
+        with mock.patch.object(api, 'PROMPT', 0.1):
+            self.unavailable('no answer within 0.1 s',
+                             api.AgentAPI(self.transport, 60.0).hello, {},
+                             HOST)
+
+    def test_waiting_for_an_answer(self):
+        """A migration waits as long for an agent that hangs."""
+        slow = api.AgentAPI(self.transport, 60.0)
+        probe = objects.DedupLinkRequest(source='x', seconds=0.5, bytes=1)
+        for seconds, call in (
+                (2.0, lambda: slow.hello({}, HOST)),
+                (60.0, lambda: slow.facts({}, HOST, self.request)),
+                (5.0, lambda: slow.link_probe({}, HOST, probe)),
+                (0.5, lambda: api.AgentAPI(self.transport, 0.5).link_probe(
+                    {}, HOST, probe)),
+                (9.0, lambda: slow.incoming({}, HOST, UUID, UUID, 7.0))):
+            with mock.patch.object(messaging.rpc.client._CallContext, 'call',
+                                   autospec=True) as asked:
+                asked.side_effect = messaging.MessagingTimeout()
+                self.unavailable('within %g s' % seconds, call)
+            self.assertEqual(seconds, asked.call_args.args[0].timeout)
+
     def test_no_agent(self):
         error = self.unavailable(
             'no answer within 0.1 s',
@@ -115,8 +163,9 @@ class ApiTest(base.TestCase):
 
     def test_slow_agent(self):
         done = threading.Event()
-        self.addCleanup(done.set)
         self.serve(lambda request: done.wait(30) and reply(request))
+        # before the server's end, which waits for it
+        self.addCleanup(done.set)
         self.unavailable('no answer within 0.1 s',
                          api.AgentAPI(self.transport, 0.1).facts, {}, HOST,
                          self.request)
