@@ -12,13 +12,14 @@ import inspect
 import libvirt
 from nova.compute import vm_states
 import nova.conf
+from nova.virt.libvirt import migration as libvirt_migration
 from oslo_log import log as logging
 
 from nova_dedup_migrate.agent.identity import challenge
 from nova_dedup_migrate.agent.identity import nodes
 from nova_dedup_migrate.compute import disks as domain_disks
 from nova_dedup_migrate.hypervisor import decode
-from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
+from nova_dedup_migrate.hypervisor import survey
 from nova_dedup_migrate.planner import facts
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects
@@ -27,8 +28,8 @@ CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
 
 _MIB = 1 << 20
-#: Seconds for which the guest's writes are measured.
-_DIRTY_RATE_S = 1
+#: Seconds for which the guest is looked at.
+_SURVEY_S = 1
 #: Seconds for looking at the source's own disks.
 _LOOK_S = 5.0
 
@@ -66,12 +67,13 @@ class Gatherer:
         source = self._source()
         use = source.patched and self._record.strategy != 'off'
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            # Both are worth a second; neither needs the other.
-            dirty_rate = pool.submit(self._dirty_rate)
-            link = pool.submit(self._link, context, use)
-            destination, found = self._ask(context, use, domain)
+            # Each takes a second or so; none needs the others.
+            guest = pool.submit(self._survey, domain)
+            absent = self._absent(context) if use else 'it was not asked'
+            link = pool.submit(self._link, context, not absent)
+            destination, found = self._ask(context, absent, domain)
             return facts.Facts(
-                guest=self._memory(domain, dirty_rate.result()),
+                guest=guest.result(),
                 disks=tuple(self._disk(disk, found.get(disk.target),
                                        mirrored, destination)
                             for disk in domain.disks),
@@ -91,29 +93,31 @@ class Gatherer:
             reason='' if patched else
             'the QEMU of the instance cannot leave out pages')
 
-    def _memory(self, domain, dirty_rate):
+    def _survey(self, domain):
+        """Return facts.Guest."""
+        found = survey.survey(
+            self._guest, _SURVEY_S,
+            running=self._instance.vm_state != vm_states.PAUSED)
+        for what, error in found.troubles:
+            self._record.trouble(what, error)
         memory = self._guest.domain().info()[1] * 1024
-        resident = memory
-        if not domain.huge_pages:
-            kib = self._guest.domain().memoryStats().get('rss')
-            if kib is not None:
-                resident = min(memory, kib * 1024)
-        hints = (self._guest.dedup_statistics().hints
-                 if self._guest.is_patched() else None)
+        in_use, hints = found.in_use, found.hints
         return facts.Guest(
-            memory=memory, resident=resident, dirty_rate=dirty_rate,
+            memory=memory, resident=self._resident(domain, memory),
+            dirty_rate=found.dirty_rate or 0.0,
+            disk_write_rate=found.disk_write_rate,
+            in_use=in_use.bytes if in_use is not None else None,
+            in_use_error=in_use.error if in_use is not None else 0.0,
             hint_pages=hints.pages if hints is not None else 0,
             map_pages=min(hints.map_pages, hints.pages)
             if hints is not None else 0)
 
-    def _dirty_rate(self):
-        if self._instance.vm_state == vm_states.PAUSED:
-            return 0.0
-        try:
-            return float(self._guest.dirty_rate(_DIRTY_RATE_S))
-        except hypervisor_errors.HypervisorError as error:
-            self._record.trouble('measuring the dirty rate', error)
-            return 0.0
+    def _resident(self, domain, memory):
+        if not domain.huge_pages:
+            kib = self._guest.domain().memoryStats().get('rss')
+            if kib is not None:
+                return min(memory, kib * 1024)
+        return memory
 
     def _mirrored(self, context):
         """Return the targets this migration copies, and their paths."""
@@ -126,11 +130,19 @@ class Gatherer:
 
     # The destination
 
-    def _ask(self, context, use, domain):
+    def _absent(self, context):
+        """Return why nothing is asked of the agent, '' if it answers."""
+        try:
+            self._agents.hello(context, self._record.destination)
+        except errors.AgentUnavailable as error:
+            return str(error)
+        return ''
+
+    def _ask(self, context, absent, domain):
         """Return its End, and DedupDiskAnswers by target."""
         host = self._record.destination
-        if not use:
-            return facts.End(host, False, reason='it was not asked'), {}
+        if absent:
+            return facts.End(host, False, reason=absent), {}
         site = nodes.Site(ceph_conf=CONF.libvirt.images_rbd_ceph_conf,
                           ceph_key=self._ceph_key)
         there = self._volume_paths()
@@ -207,6 +219,7 @@ class Gatherer:
         data_gb = self._driver._live_migration_data_gb(self._instance, paths)
         return facts.Options(
             downtime_ms=conf.live_migration_downtime,
+            downtime_steps=tuple(libvirt_migration.downtime_steps(data_gb)),
             multifd_channels=channels,
             postcopy=(self._driver._is_post_copy_enabled(flags)
                       and self._instance.vm_state != vm_states.PAUSED),

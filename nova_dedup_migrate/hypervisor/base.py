@@ -89,7 +89,25 @@ class Guest(abc.ABC):
         counts once.
 
         :param seconds: how long to measure, 1 to 60
-        :returns: bytes per second, in steps of 1 MiB
+        :returns: bytes per second, rounded down to whole MiB
+        """
+
+    @abc.abstractmethod
+    def memory_in_use(self, seconds=1.0):
+        """Estimate how much of the guest's RAM is not zero.
+
+        Some hundred pages are read, one after the other.
+
+        :param seconds: how long that may take
+        :returns: sampling.InUse
+        :raises WaitTimeout: QEMU is too slow for that
+        """
+
+    @abc.abstractmethod
+    def disk_bytes_written(self):
+        """Return the bytes the guest has written to all its disks.
+
+        Counted since this QEMU has started.
         """
 
     @abc.abstractmethod

@@ -143,7 +143,7 @@ def _decode(reply, command):
 
 def _monitor_error(error, domain, name, command):
     code = error.get_error_code()
-    if not _is_unavailable(error) and not _is_active(domain):
+    if not is_unavailable(error) and not _is_active(domain):
         if code in (libvirt.VIR_ERR_NO_DOMAIN,
                     libvirt.VIR_ERR_OPERATION_INVALID):
             return errors.GuestNotRunning(name=name)
@@ -151,7 +151,8 @@ def _monitor_error(error, domain, name, command):
     return convert(error, name, command)
 
 
-def _is_unavailable(error):
+def is_unavailable(error):
+    """Whether a libvirtError says that libvirtd is not there any more."""
     return (error.get_error_code() in _UNAVAILABLE
             or error.get_error_domain() == libvirt.VIR_FROM_RPC)
 
@@ -175,7 +176,7 @@ def convert(error, name, action):
         return errors.GuestNotRunning(name=name)
     if code == libvirt.VIR_ERR_OPERATION_TIMEOUT:
         return errors.QmpTimeout(command=action, seconds=30)
-    if _is_unavailable(error):
+    if is_unavailable(error):
         return errors.HypervisorUnavailable(uri='libvirt', reason=reason)
     return errors.HypervisorRefused(action=action, name=name,
                                     reason=reason, code=code)

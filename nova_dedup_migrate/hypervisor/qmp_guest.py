@@ -10,6 +10,7 @@ from nova_dedup_migrate.hypervisor import decode
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import memory
 from nova_dedup_migrate.hypervisor import progress
+from nova_dedup_migrate.hypervisor import sampling
 from nova_dedup_migrate.hypervisor import statistics
 
 #: Seconds that writing a GiB of guest memory to a file may take.
@@ -78,6 +79,25 @@ class QmpGuest(base.Guest):
             if time.monotonic() > deadline:
                 raise errors.WaitTimeout(what='measuring the dirty rate',
                                          seconds=seconds)
+
+    def memory_in_use(self, seconds=1.0):
+        def monitor(line):
+            return self.qmp('human-monitor-command',
+                            **{'command-line': line})
+        return sampling.in_use(monitor, seconds)
+
+    def disk_bytes_written(self):
+        reply = self.qmp('query-blockstats')
+        if not isinstance(reply, list):
+            raise errors.MalformedReply(field='query-blockstats',
+                                        value=repr(reply)[:80],
+                                        expected='a list')
+        written = 0
+        for device in reply:
+            found = decode.mapping(device, 'query-blockstats').get('stats')
+            written += decode.count(
+                decode.mapping(found, 'stats').get('wr_bytes'), 'wr_bytes')
+        return written
 
     def progress(self, dedup=True):
         reply = self.qmp('query-migrate')

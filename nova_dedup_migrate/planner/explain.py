@@ -49,11 +49,12 @@ def _asked(options):
 
 def _guest(known):
     guest = known.guest
-    duplicate = min(guest.hint_pages * guest.page_size, guest.resident)
+    in_use = guest.resident if guest.in_use is None else guest.in_use
+    duplicate = min(guest.hint_pages * guest.page_size, in_use)
     return ('The guest uses %s of its %s of memory; %s of that came from or '
             'went to its disks. It writes to memory at '
             '%s.'
-            % (units.size(guest.resident), units.size(guest.memory),
+            % (units.size(in_use), units.size(guest.memory),
                units.size(duplicate), units.rate(guest.dirty_rate)))
 
 

@@ -67,6 +67,9 @@ class Guest:
     :ivar memory: RAM it was given
     :ivar resident: of that, what QEMU has touched, its own needs included
         (RSS); the rest is zero
+    :ivar in_use: of that, what is not zero, estimated; None if there is
+        only resident to go by
+    :ivar in_use_error: standard error of in_use
     :ivar hint_pages: pages with a hint (query-x-dedup)
     :ivar dirty_rate: bytes/s, measured just before the migration
     :ivar map_pages: of hint_pages, those from a page-cache map
@@ -81,6 +84,8 @@ class Guest:
     page_size: int = 4096
     map_pages: int = 0
     disk_write_rate: float | None = None
+    in_use: float | None = None
+    in_use_error: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)

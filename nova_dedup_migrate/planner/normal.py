@@ -53,15 +53,20 @@ def _guest(guest):
     memory = number(guest.memory, MAX_BYTES)
     # An RSS of nothing is one that was not found out.
     resident = min(number(guest.resident, MAX_BYTES) or memory, memory)
+    in_use = guest.in_use
+    if in_use is not None:
+        in_use = min(number(in_use, MAX_BYTES, memory), memory)
     hints = min(int(number(guest.hint_pages, MAX_BYTES)),
-                int(resident // page))
+                int((resident if in_use is None else in_use) // page))
     written = guest.disk_write_rate
     return facts.Guest(
         memory=memory, resident=resident, hint_pages=hints,
         dirty_rate=number(guest.dirty_rate, MAX_RATE), page_size=page,
         map_pages=min(int(number(guest.map_pages, MAX_BYTES)), hints),
         disk_write_rate=(None if written is None
-                         else number(written, MAX_RATE)))
+                         else number(written, MAX_RATE)),
+        in_use=in_use,
+        in_use_error=min(number(guest.in_use_error, MAX_BYTES), memory))
 
 
 def _disk(disk):

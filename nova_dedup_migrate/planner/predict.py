@@ -22,7 +22,8 @@ TLS_SENDER = 0.4e9
 #: The destination: reading, verifying, placing.
 VERIFY = 0.8e9
 
-#: Bytes of a QEMU process that are not the guest's memory.
+#: Bytes of a QEMU process that are not the guest's memory, for where only
+#: its RSS is known.
 OWN = 64e6
 #: What the model itself leaves out, as a share.
 _MARGIN = 0.03
@@ -35,10 +36,11 @@ class _Assumption:
     measured: the link, if it was measured; configured: if all that is
     known is a limit; unknown: if nothing is; storage, storage_unknown:
     likewise; valid: of the hints, those that still hold; dirty: a guest
-    that is being migrated dirties more than before; in_use: of what QEMU
-    has touched, what is not zero, and own: how often OWN is to be taken
-    off; working_set: share of memory in use that the guest writes to
-    again and again; left, devices: see model.Case
+    that is being migrated dirties more than before; errors: how many
+    standard errors more memory is in use than estimated; in_use: if that
+    was not, of what QEMU has touched, what is not zero, and own: how often
+    OWN is to be taken off; working_set: share of memory in use that the
+    guest writes to again and again; left, devices: see model.Case
     """
 
     measured: float
@@ -48,6 +50,7 @@ class _Assumption:
     storage_unknown: float
     valid: float
     dirty: float
+    errors: float
     in_use: float
     own: float
     working_set: float
@@ -59,15 +62,15 @@ class _Assumption:
 #: benchmarks show it for stock and for ours.
 _LIKELY = _Assumption(measured=1.0, configured=1.05, unknown=1.0,
                       storage=0.9, storage_unknown=1.0, valid=0.98,
-                      dirty=2.0, in_use=1.0, own=1.0,
+                      dirty=2.0, errors=0.0, in_use=1.0, own=1.0,
                       working_set=0.25, left=0.5, devices=0.02)
 _BETTER = _Assumption(measured=1.1, configured=1.1, unknown=10.0,
                       storage=1.0, storage_unknown=10.0, valid=1.0,
-                      dirty=1.0, in_use=0.9, own=1.5,
+                      dirty=1.0, errors=-2.0, in_use=0.9, own=1.5,
                       working_set=0.1, left=0.0, devices=0.005)
 _WORSE = _Assumption(measured=0.85, configured=0.85, unknown=0.1,
                      storage=0.4, storage_unknown=0.1, valid=0.7,
-                     dirty=3.0, in_use=1.0, own=0.0,
+                     dirty=3.0, errors=2.0, in_use=1.0, own=0.0,
                      working_set=1.0, left=1.0, devices=0.06)
 
 
@@ -122,8 +125,7 @@ def _band(outcomes, name):
 def _case(known, disks, assumed):
     guest, options = known.guest, known.options
     duplicate = _duplicates(known, disks, assumed)
-    in_use = max(guest.resident * assumed.in_use - OWN * assumed.own,
-                 duplicate)
+    in_use = max(_in_use(guest, assumed), duplicate)
     link, final_link = _link(known, assumed)
     to_copy = (sum(disk.to_copy for disk in known.disks)
                if options.block_migration else 0.0)
@@ -145,6 +147,14 @@ def _case(known, disks, assumed):
         disk_write_rate=written)
 
 
+def _in_use(guest, assumed):
+    """Return the bytes of memory that are not zero."""
+    if guest.in_use is None:
+        return guest.resident * assumed.in_use - OWN * assumed.own
+    return min(guest.in_use + assumed.errors * guest.in_use_error,
+               guest.memory)
+
+
 def _duplicates(known, disks, assumed):
     """Hints do not say which disk they are of: by size, then."""
     if not disks:
@@ -158,7 +168,8 @@ def _duplicates(known, disks, assumed):
     else:
         share = len(disks) / len(known.disks)
     hinted = guest.hint_pages * guest.page_size * share * assumed.valid
-    return min(hinted, guest.resident)
+    return min(hinted, guest.resident if guest.in_use is None
+               else guest.in_use)
 
 
 def _link(known, assumed):

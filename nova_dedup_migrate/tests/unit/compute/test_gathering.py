@@ -16,6 +16,7 @@ from nova_dedup_migrate.compute import gathering
 from nova_dedup_migrate.conf import dedup_migrate as options
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.hypervisor import libvirt as hypervisor
+from nova_dedup_migrate.hypervisor import sampling
 from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.planner import facts
 from nova_dedup_migrate.rpc import api
@@ -69,6 +70,9 @@ class GathererTest(base.TestCase):
             'qemu': {'major': 10, 'minor': 0, 'micro': 13}, 'package': ''}
         self.guest.is_patched.return_value = True
         self.guest.dirty_rate.return_value = 5 << 20
+        self.guest.memory_in_use.return_value = sampling.InUse(
+            9e8, 1e7, 1000)
+        self.guest.disk_bytes_written.side_effect = [1 << 20, 1 << 20]
         self.guest.dedup_statistics.return_value = statistics.DedupStatistics(
             hints=statistics.HintStatistics(pages=100, map_pages=40))
         self.instance = objects.Instance(
@@ -111,7 +115,19 @@ class GathererTest(base.TestCase):
     def test_memory(self):
         self.assertEqual(facts.Guest(
             memory=1 << 30, resident=1 << 28, hint_pages=100,
-            dirty_rate=float(5 << 20), map_pages=40), self.gather().guest)
+            dirty_rate=5.5 * (1 << 20), map_pages=40, disk_write_rate=0.0,
+            in_use=9e8, in_use_error=1e7), self.gather().guest)
+
+    def test_disk_writes(self):
+        self.guest.disk_bytes_written.side_effect = [1 << 20, 9 << 20]
+        self.assertGreater(self.gather().guest.disk_write_rate, 1e6)
+
+    def test_memory_that_cannot_be_sampled(self):
+        self.guest.memory_in_use.side_effect = hypervisor_errors.WaitTimeout(
+            what='x', seconds=1)
+        found = self.gather().guest
+        self.assertEqual((None, 1 << 28), (found.in_use, found.resident))
+        self.assertIn('sampling memory', self.record.troubles[0])
 
     def test_memory_in_huge_pages(self):
         xml = test_disks.XML.replace(
@@ -126,6 +142,8 @@ class GathererTest(base.TestCase):
             libvirt.VIR_MIGRATE_POSTCOPY)
         found = self.gather()
         self.assertEqual(0, found.guest.dirty_rate)
+        self.assertEqual(0, found.guest.disk_write_rate)
+        self.assertEqual(9e8, found.guest.in_use)
         self.guest.dirty_rate.assert_not_called()
         self.assertFalse(found.options.postcopy)
 
@@ -182,6 +200,16 @@ class GathererTest(base.TestCase):
         self.assertIn('no answer', found.destination.reason)
         self.assertEqual({'none'}, {disk.copy for disk in found.disks})
 
+    def test_agent_hangs(self):
+        """Whoever does not say hello is asked nothing else."""
+        self.agents.hello.side_effect = errors.AgentUnavailable(
+            'there', 'no answer within 2 s')
+        found = self.gather()
+        self.agents.facts.assert_not_called()
+        self.link_rate.assert_called_once_with('context', 'there', False)
+        self.assertIn('within 2 s', found.destination.reason)
+        self.assertFalse(found.destination.patched)
+
     def test_destination_is_stock(self):
         self.agents.facts.return_value = reply(patched=False,
                                                reason='stock QEMU')
@@ -190,6 +218,7 @@ class GathererTest(base.TestCase):
 
     def check_not_asked(self):
         found = self.gather()
+        self.agents.hello.assert_not_called()
         self.agents.facts.assert_not_called()
         self.link_rate.assert_called_once_with('context', 'there', False)
         self.assertFalse(found.destination.patched)
@@ -225,11 +254,15 @@ class GathererTest(base.TestCase):
             libvirt.VIR_MIGRATE_POSTCOPY | libvirt.VIR_MIGRATE_AUTO_CONVERGE
             | libvirt.VIR_MIGRATE_PARALLEL | libvirt.VIR_MIGRATE_TLS)
         self.conf.config(group='libvirt', live_migration_downtime=700,
+                         live_migration_downtime_steps=3,
+                         live_migration_downtime_delay=20,
                          live_migration_parallel_connections=4,
                          live_migration_completion_timeout=30,
                          live_migration_timeout_action='force_complete')
         self.assertEqual(facts.Options(
-            downtime_ms=700, multifd_channels=4, postcopy=True,
+            downtime_ms=700, downtime_steps=(
+                (0, 233), (40, 388), (80, 544), (120, 700)),
+            multifd_channels=4, postcopy=True,
             auto_converge=True, tls=True, timeout=60, force_complete=True,
             strategy='auto', strategy_source='nova.conf', min_gain=0.05),
             self.gather().options)

@@ -5,6 +5,7 @@ from nova_dedup_migrate.hypervisor import direct
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.tests import base
+from nova_dedup_migrate.tests.unit.hypervisor import test_sampling
 
 GIB = 1 << 30
 
@@ -58,6 +59,28 @@ class QmpGuestTest(base.TestCase):
                       {'status': 'measured', 'dirty-rate': -1}):
             self.replies['query-dirty-rate'] = reply
             self.assertRaises(errors.MalformedReply, self.guest.dirty_rate)
+
+    def test_memory_in_use(self):
+        tree = test_sampling.MTREE % (GIB - 1)
+        self.replies['human-monitor-command'] = tree
+        # the answer to the first page is the tree again
+        self.assertRaises(errors.MalformedReply, self.guest.memory_in_use)
+        self.assertEqual(['info mtree -f'], [
+            arguments['command-line'] for _, arguments in self.commands[:1]])
+        self.assertRegex(self.commands[1][1]['command-line'],
+                         '^xp/512gx 0x[0-9a-f]+$')
+
+    def test_disk_bytes_written(self):
+        self.replies['query-blockstats'] = [
+            {'device': '', 'stats': {'wr_bytes': 5, 'rd_bytes': 7},
+             'parent': {'stats': {'wr_bytes': 900}}},
+            {'device': 'x', 'stats': {'wr_bytes': 6}}]
+        self.assertEqual(11, self.guest.disk_bytes_written())
+        for reply in ({}, ['x'], [{}], [{'stats': {}}],
+                      [{'stats': {'wr_bytes': -1}}]):
+            self.replies['query-blockstats'] = reply
+            self.assertRaises(errors.MalformedReply,
+                              self.guest.disk_bytes_written)
 
     def test_malformed_state(self):
         for reply in ([], {}, {'status': 1}):

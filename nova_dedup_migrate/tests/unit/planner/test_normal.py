@@ -38,6 +38,18 @@ class NormalTest(base.TestCase):
         self.assertIsNone(guest(disk_write_rate=None).disk_write_rate)
         self.assertEqual(0.0, guest(disk_write_rate=-5).disk_write_rate)
 
+    def test_memory_in_use(self):
+        def guest(in_use, error=0.0):
+            return normal.normal(cases.make(
+                guest={'in_use': in_use, 'in_use_error': error})).guest
+        self.assertIsNone(guest(None).in_use)
+        self.assertEqual(cases.GIB, guest(cases.GIB).in_use)
+        self.assertEqual(4 * cases.GIB, guest(1 << 70).in_use)
+        self.assertEqual(4 * cases.GIB, guest(-1).in_use)
+        self.assertEqual(cases.GIB // 4096, guest(cases.GIB).hint_pages)
+        self.assertEqual(0.0, guest(1, 'x').in_use_error)
+        self.assertEqual(4 * cases.GIB, guest(1, 1e300).in_use_error)
+
     def test_link(self):
         link = normal.normal(cases.make(link={
             'configured': 0, 'measured': -3, 'host_limit': math.inf})).link

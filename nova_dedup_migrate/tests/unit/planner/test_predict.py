@@ -29,6 +29,22 @@ class PredictTest(base.TestCase):
         self.assertAlmostEqual(1.5 * cases.GIB * 0.98, ours.storage_bytes,
                                delta=1e6)
 
+    def test_what_is_not_zero_counts_and_not_what_was_touched(self):
+        """QEMU has touched 3 GiB; the link takes what is not zero."""
+        made = _predict(False, guest={'in_use': 2.0 * cases.GIB,
+                                      'in_use_error': 0.05 * cases.GIB})
+        self.assertAlmostEqual(2.0, made.bytes.likely / cases.GIB, delta=0.01)
+        self.assertAlmostEqual(1.9, made.bytes.low / cases.GIB, delta=0.08)
+        self.assertAlmostEqual(2.1, made.bytes.high / cases.GIB, delta=0.08)
+        ours = _predict(guest={'in_use': 2.0 * cases.GIB})
+        self.assertAlmostEqual(0.5, ours.bytes.likely / cases.GIB, delta=0.06)
+
+    def test_no_more_is_left_out_than_there_is(self):
+        known = normal.normal(cases.make(guest={'in_use': cases.GIB}))
+        self.assertAlmostEqual(
+            0.98 * cases.GIB, predict.duplicate_bytes(known, known.disks),
+            delta=1e6)
+
     def test_unknown_link_has_a_wide_band(self):
         made = _predict(link={'configured': None, 'measured': None})
         self.assertGreater(made.time.high, 5 * made.time.likely)

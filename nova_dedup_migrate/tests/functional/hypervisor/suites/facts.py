@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a planner asks for."""
 
+from nova_dedup_migrate.hypervisor import memory
 from nova_dedup_migrate.tests.functional.hypervisor.suites import suite
 
 
@@ -15,6 +16,25 @@ class FactsSuite(suite.Suite):
         self.assertLess(rate, 12 * suite.MIB)
         guest.pause()
         self.assertLess(guest.dirty_rate(), suite.MIB)
+
+    def test_memory_in_use(self):
+        guest = self.started()
+        guest.pause()
+        found = guest.memory_in_use(60.0)
+        image = guest.save_memory(self.dir / 'memory')
+        zero = bytes(memory.PAGE)
+        content = b''.join(file.path.read_bytes() for file in image.files)
+        used = memory.PAGE * sum(
+            content[at:at + memory.PAGE] != zero
+            for at in range(0, len(content), memory.PAGE))
+        self.assertGreater(used, 8 * suite.MIB)
+        # One test in thousands is further off than four standard errors.
+        self.assertLess(abs(found.bytes - used), 4 * found.error, found)
+
+    def test_disk_bytes_written(self):
+        # it only reads
+        guest = self.started()
+        self.assertEqual(0, guest.disk_bytes_written())
 
     def test_disks(self):
         guest = self.make('guest')

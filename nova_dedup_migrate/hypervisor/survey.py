@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be learned of a guest in the second before it is migrated.
+
+::
+
+    dirty rate      |----- measured by QEMU -----|
+    memory in use   |---- page by page ----|
+    disk writes     +                            +   two looks
+
+All at the same time: none needs the processor for long.  A figure that
+is not to be had does not keep the others from being taken.
+"""
+
+import concurrent.futures
+import dataclasses
+import functools
+import time
+
+from nova_dedup_migrate.hypervisor import errors
+
+#: Of the time, what sampling memory may take.
+_SAMPLING = 0.8
+_MIB = 1 << 20
+#: QEMU rounds a dirty rate down to whole MiB.  That of a guest that
+#: writes is half a MiB more on average; a guest of which QEMU says 0 has
+#: hardly anything to do.
+_ROUNDED = 0.5 * _MIB
+_IDLE = 0.2 * _MIB
+
+
+@dataclasses.dataclass(frozen=True)
+class Survey:
+    """What was found; None: not to be had.
+
+    :ivar dirty_rate: bytes/s
+    :ivar disk_write_rate: bytes/s the guest writes to all its disks
+    :ivar in_use: sampling.InUse
+    :ivar hints: statistics.HintStatistics
+    :ivar troubles: (what was not to be had, the exception) of each
+    """
+
+    dirty_rate: float | None = None
+    disk_write_rate: float | None = None
+    in_use: object = None
+    hints: object = None
+    troubles: tuple = ()
+
+
+def survey(guest, seconds=1, running=True):
+    """Look at a guest for some seconds, return a Survey.
+
+    :param guest: hypervisor.base.Guest
+    :param seconds: whole seconds
+    :param running: whether its CPUs run; otherwise it writes nothing,
+        and only memory is looked at
+    :raises GuestNotRunning, QmpDisconnected: it has gone
+    """
+    troubles = []
+
+    def attempt(what, function):
+        try:
+            return function()
+        except (errors.GuestNotRunning, errors.QmpDisconnected):
+            raise
+        except errors.HypervisorError as error:
+            troubles.append((what, error))
+            return None
+
+    in_use = functools.partial(
+        attempt, 'sampling memory',
+        functools.partial(guest.memory_in_use, _SAMPLING * seconds))
+    found = {'dirty_rate': 0.0, 'disk_write_rate': 0.0}
+    if running:
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            # The disks are looked at around the other two.
+            rate = attempt('measuring disk writes',
+                           functools.partial(_WriteRate, guest))
+            dirty = pool.submit(
+                attempt, 'measuring the dirty rate',
+                functools.partial(guest.dirty_rate, seconds))
+            found['in_use'] = in_use()
+            found['dirty_rate'] = _unrounded(dirty.result())
+            found['disk_write_rate'] = rate and attempt(
+                'measuring disk writes', rate.now)
+    else:
+        found['in_use'] = in_use()
+    try:
+        found['hints'] = guest.dedup_statistics().hints
+    except errors.DedupNotSupported:
+        # that is what None means
+        pass
+    return Survey(troubles=tuple(troubles), **found)
+
+
+def _unrounded(rate):
+    if rate is None:
+        return None
+    return rate + _ROUNDED if rate else _IDLE
+
+
+class _WriteRate:
+    """Bytes written to disks, since this was made."""
+
+    def __init__(self, guest):
+        self._guest = guest
+        self._begun = time.monotonic()
+        self._before = guest.disk_bytes_written()
+
+    def now(self):
+        written = self._guest.disk_bytes_written() - self._before
+        passed = time.monotonic() - self._begun
+        # A counter that went back is that of another QEMU.
+        return written / passed if written >= 0 and passed > 0 else None
