@@ -28,11 +28,19 @@ class Guest(abc.ABC):
     :cvar source_stays: whether a guest that has migrated away stays at
         its source, in the run state postmigrate, until it is destroyed.
         If not it is gone, as a guest that was destroyed.
+    It is a context manager, which destroys the guest at the end.
+
     :ivar name: for people
     :ivar events: EventLog of this guest, since its last start
     """
 
     source_stays = True
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self.destroy()
 
     @abc.abstractmethod
     def start(self, paused=False):

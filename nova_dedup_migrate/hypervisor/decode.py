@@ -8,8 +8,8 @@ an error that names it.
 """
 
 import dataclasses
-import math
 
+from nova_dedup_migrate import values
 from nova_dedup_migrate.hypervisor import errors
 
 #: Longest text taken over, in characters; the rest is cut off.
@@ -28,9 +28,7 @@ def mapping(value, field):
 
 def count(value, field):
     """Return value if it is an unsigned 64 bit integer."""
-    # bool is an int to Python, but never a count in QMP
-    if (not isinstance(value, int) or isinstance(value, bool)
-            or not 0 <= value <= MAX_COUNT):
+    if not values.is_count(value, MAX_COUNT):
         raise errors.MalformedReply(field=field, value=_short(value),
                                     expected='an unsigned 64 bit integer')
     return value
@@ -38,15 +36,11 @@ def count(value, field):
 
 def number(value, field):
     """Return value as a finite float, not negative."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        try:
-            result = float(value)
-        except OverflowError:
-            result = math.inf
-        if math.isfinite(result) and result >= 0:
-            return result
-    raise errors.MalformedReply(field=field, value=_short(value),
-                                expected='a finite number, 0 or more')
+    result = values.finite(value)
+    if result is None:
+        raise errors.MalformedReply(field=field, value=_short(value),
+                                    expected='a finite number, 0 or more')
+    return result
 
 
 def flag(value, field):
@@ -76,13 +70,13 @@ def dataclass(cls, reply, path, **given):
     up.  path names reply in errors.
     """
     reply = mapping(reply, path)
-    values = dict(given)
+    found = dict(given)
     for field in dataclasses.fields(cls):
         name = field.name.replace('_', '-')
         if field.name not in given and name in reply:
-            values[field.name] = _DECODERS[field.type](
+            found[field.name] = _DECODERS[field.type](
                 reply[name], '%s.%s' % (path, name))
-    return cls(**values)
+    return cls(**found)
 
 
 def _short(value):

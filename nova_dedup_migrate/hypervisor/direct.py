@@ -22,8 +22,6 @@ class DirectGuest(qmp_guest.QmpGuest):
     :param run_dir: keeps console, channels, log and pid; it stays.  By
         default a temporary one, which destroy() removes.
     :param name: default the spec's
-
-    Usable as a context manager, which destroys it at the end.
     """
 
     def __init__(self, spec, run_dir=None, name=None):
@@ -35,12 +33,6 @@ class DirectGuest(qmp_guest.QmpGuest):
         self._process = None
         self._qmp = None
         self.run_dir = None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc_info):
-        self.destroy()
 
     # Files
 

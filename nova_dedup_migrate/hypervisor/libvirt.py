@@ -75,12 +75,6 @@ class LibvirtGuest(qmp_guest.QmpGuest):
         guest.unsafe = unsafe
         return guest
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc_info):
-        self.destroy()
-
     # Files
 
     @property

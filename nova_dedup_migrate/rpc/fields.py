@@ -6,10 +6,11 @@ and have no limits.  These do neither: what has the wrong type or is too
 long or out of range is a ValueError that names the field.
 """
 
-import math
 import re
 
 from oslo_versionedobjects import fields
+
+from nova_dedup_migrate import values
 
 #: Offsets and sizes are signed 64 bit in Linux.
 MAX_OFFSET = 2 ** 63 - 1
@@ -44,23 +45,17 @@ class _Count(fields.FieldType):
         self._limit = limit
 
     def coerce(self, obj, attr, value):
-        # bool is an int to Python, but never a count
-        if (not isinstance(value, int) or isinstance(value, bool)
-                or not 0 <= value <= self._limit):
+        if not values.is_count(value, self._limit):
             _refuse(attr, 'an integer of 0 to %d' % self._limit, value)
         return value
 
 
 class _Number(fields.FieldType):
     def coerce(self, obj, attr, value):
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            try:
-                result = float(value)
-            except OverflowError:
-                result = math.inf
-            if math.isfinite(result) and result >= 0:
-                return result
-        return _refuse(attr, 'a finite number, 0 or more', value)
+        result = values.finite(value)
+        if result is None:
+            _refuse(attr, 'a finite number, 0 or more', value)
+        return result
 
 
 class _Flag(fields.FieldType):

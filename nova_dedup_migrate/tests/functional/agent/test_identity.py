@@ -70,15 +70,20 @@ class MountsTest(base.TestCase):
         found = self.ask('mount --bind one two; mount --bind copy two/disk')
         self.assertEqual('own', found['copy'])
 
-    def test_clone_of_the_whole_file_system(self):
-        """Same path, content, size and inode number, and not the same."""
+    def file_system(self):
+        """Return the commands that make one with a disk, at one."""
         for tool in ('mkfs.ext4', 'losetup'):
             if shutil.which(tool) is None:
                 self.skipTest('%s is not installed' % tool)
-        found = self.ask('''
+        return '''
             truncate -s 16M fs1; mkfs.ext4 -q fs1
             mount -o loop fs1 one
             head -c 1000000 /dev/urandom > one/disk
+'''
+
+    def test_clone_of_the_whole_file_system(self):
+        """Same path, content, size and inode number, and not the same."""
+        found = self.ask(self.file_system() + '''
             umount one
             cp fs1 fs2
             mount -o loop fs1 one; mount -o loop fs2 two
@@ -88,13 +93,7 @@ class MountsTest(base.TestCase):
         self.assertIn('challenge is not beside it', found['reason'])
 
     def test_file_system_mounted_twice(self):
-        for tool in ('mkfs.ext4', 'losetup'):
-            if shutil.which(tool) is None:
-                self.skipTest('%s is not installed' % tool)
-        found = self.ask('''
-            truncate -s 16M fs1; mkfs.ext4 -q fs1
-            mount -o loop fs1 one
-            head -c 1000000 /dev/urandom > one/disk
+        found = self.ask(self.file_system() + '''
             mount --bind one two''')
         self.assertEqual('shared', found['copy'])
 

@@ -92,13 +92,18 @@ class FormatsTest(case.MigrationCase):
             one.rounds()
         self.scenario(*self.backed(), during=during)
 
-    def test_growing(self):
-        """Pages are written beyond what the destination has opened."""
+    def growing(self):
+        """Return an image with nothing in its last 4 MiB, its content."""
         path, content = self.images.raw(pages=64)
         content += bytes(4 << 20)
         top = self.folder / 'growing.qcow2'
         self.images.img('convert', '-O', 'qcow2', path, top)
         self.images.img('resize', top, len(content))
+        return top, content
+
+    def test_growing(self):
+        """Pages are written beyond what the destination has opened."""
+        top, content = self.growing()
 
         def write(one):
             for page in PAGES:
@@ -108,11 +113,7 @@ class FormatsTest(case.MigrationCase):
                        before=write)
 
     def test_growing_during(self):
-        path, content = self.images.raw(pages=64)
-        content += bytes(4 << 20)
-        top = self.folder / 'growing.qcow2'
-        self.images.img('convert', '-O', 'qcow2', path, top)
-        self.images.img('resize', top, len(content))
+        top, content = self.growing()
 
         def write(one):
             one.fetched(len(PAGES))
