@@ -140,7 +140,7 @@ def _case(known, disks, assumed):
         working_set=max(in_use * assumed.working_set, 2 * guest.dirty_rate),
         dirty_duplicate=(min(written / dirty_rate, 1.0)
                          if disks and dirty_rate else 0.0),
-        downtime=_downtime(options), left=assumed.left,
+        downtime=downtime(options), left=assumed.left,
         devices=assumed.devices, postcopy=options.postcopy,
         auto_converge=options.auto_converge, timeout=options.timeout,
         force_complete=options.force_complete, disk_bytes=to_copy,
@@ -194,9 +194,14 @@ def _storage(disks, assumed):
                else DEFAULT_STORAGE * assumed.storage_unknown, VERIFY)
 
 
-def _downtime(options):
+def downtime(options, time=0.0):
+    """Return ((since, limit), ...) in seconds for model.Case.
+
+    :param time: since is counted from so many seconds after the start
+    """
     steps = options.downtime_steps or ((0.0, options.downtime_ms),)
-    return tuple((since, limit / 1000) for since, limit in sorted(steps))
+    return tuple((max(0.0, since - time), limit / 1000)
+                 for since, limit in sorted(steps))
 
 
 def saves(prediction, stock):

@@ -127,7 +127,6 @@ def _left(given, now):
     dirty = (normal.number(now.dirty_rate, normal.MAX_RATE)
              or 2 * known.guest.dirty_rate)
     time = normal.number(now.time, normal.MAX_TIME)
-    limit = known.options.downtime_ms / 1000
     timeout = known.options.timeout
     outcome = model.migrate(model.Case(
         unique=normal.number(now.remaining, known.guest.memory),
@@ -135,7 +134,8 @@ def _left(given, now):
         zero=0.0, link=link, final_link=link,
         storage=normal.number(now.storage_rate, predict.VERIFY),
         dirty_rate=dirty, page_size=known.guest.page_size,
-        downtime=((0.0, limit),), postcopy=known.options.postcopy,
+        downtime=predict.downtime(known.options, time),
+        postcopy=known.options.postcopy,
         auto_converge=known.options.auto_converge,
         timeout=None if timeout is None else max(0.0, timeout - time),
         force_complete=known.options.force_complete))

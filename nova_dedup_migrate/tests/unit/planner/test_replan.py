@@ -52,6 +52,16 @@ class ReplanTest(base.TestCase):
         self.assertGreater(self._decide(dirty_rate=5e6).left, 90)
         self.assertEqual(math.inf, self._decide(dirty_rate=1e9).left)
 
+    def test_downtime_limit_of_now(self):
+        """Nova permits 40 ms at first, half a second from 60 s on."""
+        self.facts = cases.make(options={
+            'downtime_ms': 500, 'downtime_steps': ((0, 40), (60, 500))})
+        busy = {'dirty_rate': 2.4e6, 'remaining': 5e6, 'outstanding': 0.0}
+        early = self._decide(time=10.0, **busy).left
+        late = self._decide(time=70.0, **busy).left
+        self.assertGreater(early, late)
+        self.assertLess(late, 1.0)
+
     def test_left_without_any_figures(self):
         bare = replan.Observation(time=math.nan)
         decision = replan.replan(self.plan, self.facts, bare)
