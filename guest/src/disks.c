@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "disks.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "identity.h"
+#include "mapper.h"
+#include "sysfs.h"
+
+#define MAX_DEPTH 8
+#define SECTOR LISTING_SECTOR
+
+static void resolve(struct disks *d, struct disks_device *v, int depth);
+
+static struct disks_device *find(const struct disks *d, unsigned major,
+                                 unsigned minor)
+{
+    for (uint32_t i = 0; i < d->devices; i++) {
+        const struct disks_device *v = &d->device[i];
+
+        if (v->major == major && v->minor == minor) {
+            return (struct disks_device *)v;
+        }
+    }
+    return NULL;
+}
+
+const struct disks_device *disks_device(const struct disks *d,
+                                        unsigned major, unsigned minor)
+{
+    return find(d, major, minor);
+}
+
+static void refuse(struct disks_device *v, enum listing_reason reason,
+                   const char *why)
+{
+    v->reason = reason;
+    snprintf(v->why, sizeof(v->why), "%s", why);
+    v->count = 0;
+}
+
+/* Appends pieces to the device that is being resolved, the last one */
+static bool add_piece(struct disks *d, struct disks_device *v,
+                      const struct disks_piece *piece)
+{
+    if (d->pieces == DISKS_MAX_PIECES) {
+        return false;
+    }
+    d->piece[d->pieces++] = *piece;
+    v->count++;
+    return true;
+}
+
+/* [offset, offset + length) of `below` is [start, ...) of `v`. */
+static bool add_part(struct disks *d, struct disks_device *v, uint64_t start,
+                     uint64_t length, const struct disks_device *below,
+                     uint64_t offset)
+{
+    while (length) {
+        struct disks_piece piece = { .start = start };
+
+        piece.length = disks_place(d, below, offset, length, &piece.disk,
+                                   &piece.offset);
+        if (!piece.length || !add_piece(d, v, &piece)) {
+            return false;
+        }
+        start += piece.length;
+        offset += piece.length;
+        length -= piece.length;
+    }
+    return true;
+}
+
+static void resolve_mapped(struct disks *d, struct disks_device *v, int depth)
+{
+    struct mapper_target *targets = calloc(MAPPER_MAX_TARGETS,
+                                           sizeof(*targets));
+    char why[96];
+    int count;
+
+    if (!targets) {
+        refuse(v, LISTING_WHY_LIMIT, "no memory");
+        return;
+    }
+    count = mapper_table(v->major, v->minor, targets, why);
+    if (count <= 0) {
+        refuse(v, strstr(why, "crypt") ? LISTING_WHY_ENCRYPTED :
+               LISTING_WHY_DEVICE, why);
+    }
+    /* What is below first: the pieces of a device lie together. */
+    for (int i = 0; i < count; i++) {
+        struct disks_device *below = find(d, targets[i].major,
+                                          targets[i].minor);
+
+        if (!below) {
+            refuse(v, LISTING_WHY_DEVICE, "device below it is not known");
+            count = -1;
+        } else {
+            resolve(d, below, depth + 1);
+            if (!below->count) {
+                refuse(v, below->reason, below->why);
+                count = -1;
+            }
+        }
+    }
+    v->first = d->pieces;
+    for (int i = 0; i < count; i++) {
+        const struct mapper_target *t = &targets[i];
+
+        if (t->start > INT64_MAX / SECTOR || t->length > INT64_MAX / SECTOR ||
+            t->offset > INT64_MAX / SECTOR ||
+            !add_part(d, v, t->start * SECTOR, t->length * SECTOR,
+                      find(d, t->major, t->minor), t->offset * SECTOR)) {
+            refuse(v, LISTING_WHY_DEVICE, "device mapper table that does "
+                   "not fit the devices below");
+            d->pieces = v->first;
+            break;
+        }
+    }
+    free(targets);
+}
+
+static void resolve_partition(struct disks *d, struct disks_device *v,
+                              int depth)
+{
+    struct disks_device *whole;
+    unsigned major, minor;
+    uint64_t start;
+    char text[32];
+
+    if (!sysfs_number(&start, "/sys/dev/block/%u:%u/start", v->major,
+                      v->minor) ||
+        !sysfs_text(text, sizeof(text), "/sys/dev/block/%u:%u/../dev",
+                    v->major, v->minor) ||
+        sscanf(text, "%u:%u", &major, &minor) != 2 ||
+        !(whole = find(d, major, minor)) || start > INT64_MAX / SECTOR) {
+        refuse(v, LISTING_WHY_DEVICE, "partition of an unknown disk");
+        return;
+    }
+    resolve(d, whole, depth + 1);
+    if (!whole->count) {
+        refuse(v, whole->reason, whole->why);
+        return;
+    }
+    v->first = d->pieces;
+    if (!add_part(d, v, 0, v->size, whole, start * SECTOR)) {
+        refuse(v, LISTING_WHY_DEVICE, "partition beyond its disk");
+        d->pieces = v->first;
+    }
+}
+
+static void resolve_disk(struct disks *d, struct disks_device *v)
+{
+    struct disks_piece piece = { .length = v->size, .disk = d->disks };
+    struct listing_disk *disk = &d->disk[d->disks];
+    enum listing_reason reason;
+    const char *why;
+
+    if (d->disks == LISTING_MAX_DISKS) {
+        refuse(v, LISTING_WHY_LIMIT, "more disks than a listing holds");
+        return;
+    }
+    memset(disk, 0, sizeof(*disk));
+    why = identity_read(disk, v->major, v->minor, &reason);
+    disk->size = v->size;
+    if (why) {
+        refuse(v, reason, why);
+        return;
+    }
+    v->first = d->pieces;
+    if (add_piece(d, v, &piece)) {
+        d->disks++;
+    }
+}
+
+static void resolve(struct disks *d, struct disks_device *v, int depth)
+{
+    char base[48];
+
+    if (v->resolved) {
+        return;
+    }
+    if (v->busy || depth > MAX_DEPTH) {
+        refuse(v, LISTING_WHY_DEVICE, "devices upon each other");
+        return;
+    }
+    v->busy = true;
+    snprintf(base, sizeof(base), "/sys/dev/block/%u:%u", v->major, v->minor);
+    if (!v->size) {
+        refuse(v, LISTING_WHY_DEVICE, "device without a size");
+    } else if (sysfs_exists("%s/partition", base)) {
+        resolve_partition(d, v, depth);
+    } else if (sysfs_exists("%s/dm", base)) {
+        resolve_mapped(d, v, depth);
+    } else if (sysfs_exists("%s/md", base)) {
+        refuse(v, LISTING_WHY_DEVICE, "software RAID");
+    } else if (sysfs_exists("%s/loop", base)) {
+        refuse(v, LISTING_WHY_DEVICE, "loop device");
+    } else if (sysfs_exists("%s/bcache", base)) {
+        refuse(v, LISTING_WHY_DEVICE, "bcache");
+    } else {
+        resolve_disk(d, v);
+    }
+    v->resolved = true;
+}
+
+void disks_find(struct disks *d)
+{
+    DIR *all = opendir("/sys/class/block");
+    struct dirent *entry;
+
+    memset(d, 0, sizeof(*d));
+    while (all && (entry = readdir(all)) && d->devices < DISKS_MAX_DEVICES) {
+        struct disks_device *v = &d->device[d->devices];
+        uint64_t sectors;
+        char text[32];
+
+        if (entry->d_name[0] == '.' ||
+            !sysfs_text(text, sizeof(text), "/sys/class/block/%s/dev",
+                        entry->d_name) ||
+            sscanf(text, "%u:%u", &v->major, &v->minor) != 2) {
+            continue;
+        }
+        if (sysfs_number(&sectors, "/sys/class/block/%s/size",
+                         entry->d_name) && sectors <= INT64_MAX / SECTOR) {
+            v->size = sectors * SECTOR;
+        }
+        snprintf(v->name, sizeof(v->name), "%.32s", entry->d_name);
+        listing_clean(v->name);
+        d->devices++;
+    }
+    if (all) {
+        closedir(all);
+    }
+    for (uint32_t i = 0; i < d->devices; i++) {
+        resolve(d, &d->device[i], 0);
+    }
+}
+
+uint64_t disks_place(const struct disks *d, const struct disks_device *device,
+                     uint64_t offset, uint64_t length, uint32_t *disk,
+                     uint64_t *at)
+{
+    for (uint32_t i = 0; i < device->count; i++) {
+        const struct disks_piece *p = &d->piece[device->first + i];
+        uint64_t inside = offset - p->start;
+
+        if (offset >= p->start && inside < p->length) {
+            *disk = p->disk;
+            *at = p->offset + inside;
+            return length < p->length - inside ? length :
+                   p->length - inside;
+        }
+    }
+    return 0;
+}

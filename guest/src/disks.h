@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Block devices of the guest, and where each lies on which disk.
+ *
+ * A device is a list of pieces, each a part of a disk: a disk is one piece
+ * of itself, a partition one of its disk, a linear device of the device
+ * mapper (LVM) one for each of its segments and of what is below.  All is
+ * found before privileges are dropped, from sysfs and the device mapper.
+ */
+#ifndef DISKS_H
+#define DISKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "budget.h"
+#include "listing.h"
+
+#define DISKS_MAX_DEVICES 1024
+#define DISKS_MAX_PIECES 8192
+
+struct disks_piece {
+    uint64_t start, length;     /* bytes, on the device */
+    uint64_t offset;            /* bytes, on the disk */
+    uint32_t disk;
+};
+
+struct disks_device {
+    unsigned major, minor;
+    bool resolved, busy;
+    uint32_t first, count;              /* in pieces; none: see why */
+    uint64_t size;                      /* bytes */
+    enum listing_reason reason;
+    char name[LISTING_NAME_LEN + 1];
+    char why[96];
+};
+
+struct disks {
+    uint32_t devices, pieces, disks;
+    struct disks_device device[DISKS_MAX_DEVICES];
+    struct disks_piece piece[DISKS_MAX_PIECES];
+    struct listing_disk disk[LISTING_MAX_DISKS];
+};
+
+void disks_find(struct disks *d);
+/* NULL: there is no such device */
+const struct disks_device *disks_device(const struct disks *d,
+                                        unsigned major, unsigned minor);
+/*
+ * Where [offset, offset + length) of a device is.  Returns how many of
+ * these bytes are in one piece there, 0: nowhere.
+ */
+uint64_t disks_place(const struct disks *d, const struct disks_device *device,
+                     uint64_t offset, uint64_t length, uint32_t *disk,
+                     uint64_t *at);
+
+
+#endif

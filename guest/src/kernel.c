@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "kernel.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "btf.h"
+
+#define MAX_BTF (UINT64_C(64) << 20)
+#define MAX_HEADERS 4096
+
+/* BH_JBDDirty, from BH_PrivateStart: changed in a transaction that has not
+ * been written.  The journal may be a module, which BTF shows elsewhere. */
+#define BH_JBD_DIRTY 5
+
+static const struct wanted {
+    const char *structure, *member, *other;     /* other: a newer name */
+    size_t offset;                              /* in kernel_layout */
+} wanted[] = {
+#define WANT(s, m, o, field) { s, m, o, offsetof(struct kernel_layout, field) }
+    WANT("page", "flags", NULL, page_flags),
+    WANT("page", "mapping", NULL, page_mapping),
+    WANT("page", "index", "__folio_index", page_index),
+    WANT("page", "compound_head", "compound_info", page_head),
+    WANT("page", "private", NULL, page_private),
+    WANT("inode", "i_mode", NULL, inode_mode),
+    WANT("inode", "i_ino", NULL, inode_ino),
+    WANT("inode", "i_rdev", NULL, inode_rdev),
+    WANT("inode", "i_sb", NULL, inode_sb),
+    WANT("inode", "i_generation", NULL, inode_generation),
+    WANT("inode", "i_data", NULL, inode_data),
+    WANT("address_space", "host", NULL, mapping_host),
+    WANT("super_block", "s_dev", NULL, sb_dev),
+    WANT("super_block", "s_magic", NULL, sb_magic),
+    WANT("buffer_head", "b_state", NULL, buffer_state),
+    WANT("buffer_head", "b_this_page", NULL, buffer_next),
+#undef WANT
+};
+
+static bool flag(const struct btf *btf, const char *name, uint64_t *mask)
+{
+    int32_t bit;
+
+    if (!btf_constant(btf, "pageflags", name, &bit) || bit < 0 || bit > 63) {
+        return false;
+    }
+    *mask |= UINT64_C(1) << bit;
+    return true;
+}
+
+/* `more`: so many bits behind the constant */
+static bool buffer_flag(const struct btf *btf, const char *name, int more,
+                        uint64_t *mask)
+{
+    int32_t bit;
+
+    if (!btf_constant(btf, "bh_state_bits", name, &bit) || bit < 0 ||
+        bit + more > 63) {
+        return false;
+    }
+    *mask |= UINT64_C(1) << (bit + more);
+    return true;
+}
+
+static const char *layout_of(struct kernel_layout *l, const struct btf *btf)
+{
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); i++) {
+        const struct wanted *w = &wanted[i];
+        struct btf_member found = { UINT32_MAX, 0 };
+
+        if (!btf_member(btf, w->structure, w->member, &found) &&
+            !(w->other && btf_member(btf, w->structure, w->other, &found))) {
+            return "BTF does not show a structure of the page cache";
+        }
+        memcpy((char *)l + w->offset, &found.offset, sizeof(uint32_t));
+    }
+    l->page_size = btf_size(btf, "page");
+    l->inode_size = btf_size(btf, "inode");
+    if (l->page_size < 32 || l->page_size > 256 || l->page_size % 8 ||
+        l->inode_size > 2048 || l->page_flags + 8 > l->page_size ||
+        l->page_mapping + 8 > l->page_size ||
+        l->page_index + 8 > l->page_size || l->page_head + 8 > l->page_size ||
+        l->inode_data + l->mapping_host + 8 > l->inode_size ||
+        l->inode_mode + 2 > l->inode_size || l->inode_ino + 8 > l->inode_size ||
+        l->inode_rdev + 4 > l->inode_size || l->inode_sb + 8 > l->inode_size ||
+        l->inode_generation + 4 > l->inode_size) {
+        return "BTF shows an unknown structure of the page cache";
+    }
+    if (!flag(btf, "PG_uptodate", &l->uptodate) ||
+        !flag(btf, "PG_dirty", &l->dirty) ||
+        !flag(btf, "PG_writeback", &l->writeback) ||
+        !flag(btf, "PG_swapbacked", &l->not_file)) {
+        return "BTF does not show the flags of pages";
+    }
+    /* Newer kernels have some of these no more. */
+    flag(btf, "PG_slab", &l->not_file);
+    flag(btf, "PG_reserved", &l->not_file);
+    flag(btf, "PG_hwpoison", &l->not_file);
+    flag(btf, "PG_private", &l->has_private);
+    if (!buffer_flag(btf, "BH_Uptodate", 0, &l->buffer_uptodate) ||
+        !buffer_flag(btf, "BH_Dirty", 0, &l->buffer_changed) ||
+        !buffer_flag(btf, "BH_Lock", 0, &l->buffer_changed) ||
+        !buffer_flag(btf, "BH_PrivateStart", BH_JBD_DIRTY,
+                     &l->buffer_changed) ||
+        !l->has_private || l->page_private + 8 > l->page_size) {
+        return "BTF does not show buffers";
+    }
+    return NULL;
+}
+
+const char *kernel_parse_layout(struct kernel_layout *layout,
+                                const uint8_t *data, size_t length,
+                                struct budget *b)
+{
+    uint32_t room = btf_room(data, length);
+    size_t bytes = (2 * (size_t)room + 1) * sizeof(uint32_t);
+    const char *why = "BTF cannot be read";
+    struct btf btf;
+    uint32_t *index;
+
+    memset(layout, 0, sizeof(*layout));
+    if (!room) {
+        return why;
+    }
+    index = budget_alloc(b, bytes);
+    if (!index) {
+        return "BTF needs more memory than may be used";
+    }
+    if (btf_open(&btf, data, length, index)) {
+        why = layout_of(layout, &btf);
+    }
+    budget_free(b, index, bytes);
+    return why;
+}
+
+static const char *read_layout(struct kernel_layout *layout, struct budget *b)
+{
+    int fd = open("/sys/kernel/btf/vmlinux", O_RDONLY | O_CLOEXEC);
+    off_t size = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
+    const char *why = "BTF cannot be read";
+    uint8_t *data = NULL;
+    off_t at = 0;
+
+    if (fd < 0) {
+        return "the kernel has no BTF";
+    }
+    if (size > 0 && size <= (off_t)MAX_BTF) {
+        data = budget_alloc(b, size);
+    }
+    while (data && at < size) {
+        ssize_t got = pread(fd, data + at, size - at, at);
+
+        if (got <= 0) {
+            break;
+        }
+        at += got;
+    }
+    if (data && at == size) {
+        why = kernel_parse_layout(layout, data, size, b);
+    }
+    budget_free(b, data, size);
+    close(fd);
+    return why;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const struct kernel_segment *one = a, *two = b;
+
+    return one->address < two->address ? -1 : one->address > two->address;
+}
+
+/* The direct map: what is mapped at the same distance, most bytes win. */
+static uint64_t direct_map(const struct kernel_segment *s, unsigned count)
+{
+    uint64_t best = 0, distance = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t sum = 0;
+
+        for (unsigned k = 0; k < count; k++) {
+            if (s[k].address - s[k].physical ==
+                s[i].address - s[i].physical) {
+                sum += s[k].length;
+            }
+        }
+        if (sum > best) {
+            best = sum;
+            distance = s[i].address - s[i].physical;
+        }
+    }
+    return distance;
+}
+
+/*
+ * Where the array of page structures would begin if this segment described
+ * that piece of memory.  The kernel shows whole pages of the array for each
+ * piece, less what a piece before has shown already.
+ */
+static bool array_of(const struct kernel_segment *ram,
+                     const struct kernel_segment *s, uint32_t struct_page,
+                     uint64_t page, uint64_t *base)
+{
+    uint64_t first = ram->physical / page * struct_page / page * page;
+    uint64_t end = (ram->physical + ram->length) / page * struct_page;
+
+    end = (end + page - 1) / page * page;
+    if (s->length > end - first || end - first - s->length > 2 * page) {
+        return false;
+    }
+    *base = s->address + s->length - end;
+    return true;
+}
+
+static uint64_t find_pages(const struct kernel *k, uint32_t struct_page)
+{
+    uint64_t page = sysconf(_SC_PAGESIZE), best = 0, found = 0, base, other;
+
+    for (unsigned i = 0; i < k->other_count; i++) {
+        for (unsigned n = 0; n < k->ram_count; n++) {
+            uint64_t agree = 0;
+
+            if (!array_of(&k->ram[n], &k->other[i], struct_page, page,
+                          &base)) {
+                continue;
+            }
+            for (unsigned m = 0; m < k->ram_count; m++) {
+                for (unsigned j = 0; j < k->other_count; j++) {
+                    if (array_of(&k->ram[m], &k->other[j], struct_page, page,
+                                 &other) && other == base) {
+                        agree += k->other[j].length;
+                        break;
+                    }
+                }
+            }
+            if (agree > best) {
+                best = agree;
+                found = base;
+            }
+        }
+    }
+    return found;
+}
+
+const char *kernel_parse_segments(struct kernel *k, const uint8_t *headers,
+                                  size_t size, unsigned count,
+                                  uint32_t struct_page)
+{
+    uint64_t distance;
+    unsigned known = 0, kept = 0;
+
+    k->ram_count = k->other_count = 0;
+    for (unsigned i = 0; i < count && (i + 1) * sizeof(Elf64_Phdr) <= size;
+         i++) {
+        struct kernel_segment s;
+        Elf64_Phdr p;
+
+        memcpy(&p, headers + i * sizeof(p), sizeof(p));
+        if (p.p_type != PT_LOAD || !p.p_memsz ||
+            p.p_vaddr > UINT64_MAX - p.p_memsz) {
+            continue;
+        }
+        s = (struct kernel_segment) {
+            p.p_vaddr, p.p_memsz, p.p_paddr, p.p_offset,
+        };
+        if (p.p_paddr != UINT64_MAX && known < KERNEL_MAX_SEGMENTS &&
+            p.p_paddr < UINT64_C(1) << 52) {
+            k->ram[known++] = s;
+        } else if (k->other_count < KERNEL_MAX_SEGMENTS) {
+            k->other[k->other_count++] = s;
+        }
+    }
+    distance = direct_map(k->ram, known);
+    for (unsigned i = 0; i < known; i++) {
+        if (k->ram[i].address - k->ram[i].physical == distance) {
+            k->ram[kept++] = k->ram[i];
+        }
+    }
+    k->ram_count = kept;
+    qsort(k->ram, kept, sizeof(k->ram[0]), by_address);
+    qsort(k->other, k->other_count, sizeof(k->other[0]), by_address);
+    if (!kept) {
+        return "/proc/kcore shows no memory";
+    }
+    k->pages = find_pages(k, struct_page);
+    return k->pages ? NULL : "/proc/kcore does not show the page structures";
+}
+
+static const char *read_segments(struct kernel *k, struct budget *b)
+{
+    const char *why = "/proc/kcore cannot be read";
+    uint8_t *headers;
+    Elf64_Ehdr e;
+    size_t size;
+
+    if (pread(k->fd, &e, sizeof(e), 0) != sizeof(e) ||
+        memcmp(e.e_ident, ELFMAG, SELFMAG) ||
+        e.e_ident[EI_CLASS] != ELFCLASS64 || e.e_phnum > MAX_HEADERS ||
+        e.e_phentsize != sizeof(Elf64_Phdr)) {
+        return why;
+    }
+    size = e.e_phnum * sizeof(Elf64_Phdr);
+    headers = size ? budget_alloc(b, size) : NULL;
+    if (headers && pread(k->fd, headers, size, e.e_phoff) == (ssize_t)size) {
+        why = kernel_parse_segments(k, headers, size, e.e_phnum,
+                                    k->layout.page_size);
+    }
+    budget_free(b, headers, size);
+    return why;
+}
+
+const char *kernel_open(struct kernel *k, struct budget *b)
+{
+    const char *why;
+
+    k->fd = open("/proc/kcore", O_RDONLY | O_CLOEXEC);
+    if (k->fd < 0) {
+        return errno == ENOENT ? "the kernel has no /proc/kcore" :
+               "/proc/kcore cannot be opened (lockdown, or not root)";
+    }
+    why = read_layout(&k->layout, b);
+    if (!why) {
+        why = read_segments(k, b);
+    }
+    if (why) {
+        kernel_close(k);
+    }
+    return why;
+}
+
+void kernel_close(struct kernel *k)
+{
+    if (k->fd >= 0) {
+        close(k->fd);
+        k->fd = -1;
+    }
+}
+
+static const struct kernel_segment *find(const struct kernel_segment *s,
+                                         unsigned count, uint64_t address,
+                                         size_t length)
+{
+    unsigned low = 0, high = count;
+
+    while (low < high) {
+        unsigned middle = (low + high) / 2;
+
+        if (s[middle].address > address) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    if (!low--) {
+        return NULL;
+    }
+    return address - s[low].address < s[low].length &&
+           length <= s[low].length - (address - s[low].address) ? &s[low] :
+           NULL;
+}
+
+bool kernel_read(const struct kernel *k, uint64_t address, void *into,
+                 size_t length)
+{
+    const struct kernel_segment *s = find(k->ram, k->ram_count, address,
+                                          length);
+
+    if (!s) {
+        s = find(k->other, k->other_count, address, length);
+    }
+    return s && pread(k->fd, into, length,
+                      s->offset + (address - s->address)) == (ssize_t)length;
+}

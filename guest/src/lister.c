@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "lister.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "disks.h"
+#include "kernel.h"
+#include "listing.h"
+#include "mounts.h"
+#include "privileges.h"
+#include "resolve.h"
+#include "scan.h"
+
+/* Large, and only touched where used */
+static struct kernel kernel;
+static struct disks disks;
+static struct mounts mounts;
+static struct listing listing;
+static struct scan scan;
+static struct resolve resolve;
+static struct listing_figures figures;
+
+static uint64_t cpu_us(const struct rusage *usage)
+{
+    return (usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) *
+           UINT64_C(1000000) + usage->ru_utime.tv_usec +
+           usage->ru_stime.tv_usec;
+}
+
+/* By the kernel's page structures.  NULL when all is well. */
+static const char *list_pages(struct budget *b)
+{
+    size_t left = budget_left(b) - (1 << 20);
+    size_t per_run = sizeof(struct run) + 2 * sizeof(uint32_t);
+    bool more;
+
+    resolve.disks = &disks;
+    resolve.mounts = &mounts;
+    resolve.listing = &listing;
+    resolve.budget = b;
+    resolve.figures = &figures;
+    if (!scan_init(&scan, &kernel, b, &figures,
+                   left / 2 / per_run * sizeof(struct run), left / 4) ||
+        !resolve_init(&resolve, &scan, left / 4)) {
+        return "tables do not fit into the memory limit";
+    }
+    do {
+        more = scan_some(&scan);
+        resolve_runs(&resolve);
+        scan_clear(&scan);
+    } while (more && !b->ended);
+    return NULL;
+}
+
+int lister_run(int fd, const struct lister_options *options)
+{
+    struct budget budget = {
+        .limit_us = options->limit_ms * UINT64_C(1000),
+        .memory_limit = (size_t)options->memory_kib << 10,
+        .read_limit = (uint64_t)options->read_kib << 10,
+    };
+    enum listing_method method = LISTING_METHOD_NONE;
+    const char *why;
+    struct rusage usage;
+
+    budget_start(&budget);
+    listing_begin(&listing, fd, options->extents, sysconf(_SC_PAGESIZE),
+                  options->nonce);
+    disks_find(&disks);
+    mounts_find(&mounts);
+    for (uint32_t i = 0; i < disks.disks; i++) {
+        listing_put_disk(&listing, &disks.disk[i]);
+    }
+    why = kernel_open(&kernel, &budget);
+    if (why) {
+        listing_skip(&listing, LISTING_WHY_METHOD, 0, "%s", why);
+    } else {
+        method = LISTING_METHOD_PAGES;
+    }
+    why = options->keep_privileges ? NULL : privileges_drop(false);
+    if (!why && method == LISTING_METHOD_PAGES) {
+        why = list_pages(&budget);
+    }
+    if (why) {
+        listing_skip(&listing, LISTING_WHY_OTHER, 0, "%s", why);
+        method = LISTING_METHOD_NONE;
+    }
+    getrusage(RUSAGE_SELF, &usage);
+    listing_end(&listing, method == LISTING_METHOD_NONE ? LISTING_FAILED :
+                budget.ended, method, &figures,
+                now_us() - budget.start_us, cpu_us(&usage),
+                (uint64_t)usage.ru_maxrss << 10, budget_bytes_read());
+    return listing.broken;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One listing, from opening what is needed to the last frame */
+#ifndef LISTER_H
+#define LISTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "listing-format.h"
+
+struct lister_options {
+    uint64_t nonce;
+    uint32_t limit_ms, memory_kib, extents, read_kib;
+    enum listing_method method;         /* NONE: the best there is */
+    bool keep_privileges;               /* for tests */
+};
+
+/* Returns the exit status; from here on the process has no privileges. */
+int lister_run(int fd, const struct lister_options *options);
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "owners.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+/* The kernel's own dev_t: 12 bits of major, 20 of minor */
+#define KERNEL_MAJOR(d) ((d) >> 20)
+#define KERNEL_MINOR(d) ((d) & 0xfffff)
+
+bool owners_init(struct owners *o, struct budget *b, size_t bytes)
+{
+    memset(o, 0, sizeof(*o));
+    o->slots = 1024;
+    while ((uint64_t)o->slots * 2 * (sizeof(uint32_t) +
+                                     sizeof(struct owner) / 2) <= bytes &&
+           o->slots < 1u << 30) {
+        o->slots *= 2;
+    }
+    /* Half full at most, so that a search is short */
+    o->room = o->slots / 2;
+    o->owner = budget_alloc(b, o->room * sizeof(struct owner));
+    o->hash = budget_alloc(b, o->slots * sizeof(uint32_t));
+    o->last = UINT32_MAX;
+    return o->owner && o->hash;
+}
+
+void owners_clear(struct owners *o)
+{
+    memset(o->owner, 0, o->count * sizeof(struct owner));
+    memset(o->hash, 0, o->slots * sizeof(uint32_t));
+    o->count = 0;
+    o->last = UINT32_MAX;
+}
+
+static uint64_t u64(const uint8_t *p)
+{
+    uint64_t value;
+
+    memcpy(&value, p, 8);
+    return value;
+}
+
+static uint32_t u32(const uint8_t *p)
+{
+    uint32_t value;
+
+    memcpy(&value, p, 4);
+    return value;
+}
+
+static bool super(struct owners *o, const struct kernel *k, uint64_t address,
+                  uint64_t *magic, uint32_t *device)
+{
+    for (unsigned i = 0; i < o->supers; i++) {
+        if (o->super[i].address == address) {
+            *magic = o->super[i].magic;
+            *device = o->super[i].device;
+            return true;
+        }
+    }
+    if (!kernel_read(k, address + k->layout.sb_magic, magic, 8) ||
+        !kernel_read(k, address + k->layout.sb_dev, device, 4)) {
+        return false;
+    }
+    if (o->supers < OWNERS_MAX_SUPERS) {
+        o->super[o->supers].address = address;
+        o->super[o->supers].magic = *magic;
+        o->super[o->supers++].device = *device;
+    }
+    return true;
+}
+
+/* Leaves the kind OWNER_INVALID unless all is as it must be */
+static void load(struct owners *o, const struct kernel *k,
+                 struct owner *owner)
+{
+    const struct kernel_layout *l = &k->layout;
+    uint64_t address = owner->mapping - l->inode_data;
+    uint32_t device = 0, special;
+    uint8_t inode[2048];
+    uint16_t mode;
+
+    if (owner->mapping % 8 || owner->mapping < l->inode_data ||
+        !kernel_read(k, address, inode, l->inode_size) ||
+        u64(inode + l->inode_data + l->mapping_host) != address ||
+        !super(o, k, u64(inode + l->inode_sb), &owner->magic, &device)) {
+        return;
+    }
+    memcpy(&mode, inode + l->inode_mode, 2);
+    owner->mode = mode;
+    owner->ino = u64(inode + l->inode_ino);
+    owner->generation = u32(inode + l->inode_generation);
+    special = u32(inode + l->inode_rdev);
+    if (owner->magic == MAGIC_BDEV) {
+        if (S_ISBLK(mode)) {
+            owner->kind = OWNER_DEVICE;
+            device = special;
+        }
+    } else {
+        bool network;
+
+        /* Without a device: of the kinds that are known, some have one.
+         * Without a mode: what a file system keeps in memory only. */
+        owner->kind = mode && (KERNEL_MAJOR(device) ||
+                               owner_file_system(owner->magic, &network)) ?
+                      OWNER_FILE : OWNER_NO_DISK;
+    }
+    owner->major = KERNEL_MAJOR(device);
+    owner->minor = KERNEL_MINOR(device);
+}
+
+uint32_t owners_find(struct owners *o, const struct kernel *k,
+                     uint64_t mapping)
+{
+    uint32_t slot;
+
+    if (o->last != UINT32_MAX && o->owner[o->last].mapping == mapping) {
+        return o->last;
+    }
+    slot = (mapping * UINT64_C(0x9e3779b97f4a7c15)) >> 32 & (o->slots - 1);
+    for (; o->hash[slot]; slot = (slot + 1) & (o->slots - 1)) {
+        if (o->owner[o->hash[slot] - 1].mapping == mapping) {
+            return o->last = o->hash[slot] - 1;
+        }
+    }
+    if (o->count == o->room) {
+        return UINT32_MAX;
+    }
+    o->last = o->count++;
+    o->hash[slot] = o->count;
+    o->owner[o->last].mapping = mapping;
+    load(o, k, &o->owner[o->last]);
+    return o->last;
+}
+
+const char *owner_file_system(uint64_t magic, bool *network)
+{
+    static const struct {
+        uint64_t magic;
+        const char *name;
+        bool network;
+    } known[] = {
+        { MAGIC_EXT, "ext4", false },
+        { MAGIC_XFS, "xfs", false },
+        { 0x9123683e, "btrfs", false },
+        { 0xca451a4e, "bcachefs", false },
+        { 0xf2f52010, "f2fs", false },
+        { 0x2fc12fc1, "zfs", false },
+        { 0x794c7630, "overlay", false },
+        { 0x73717368, "squashfs", false },
+        { 0xe0f5e1e2, "erofs", false },
+        { 0x9660, "iso9660", false },
+        { 0x15013346, "udf", false },
+        { 0x4d44, "vfat", false },
+        { 0x2011bab0, "exfat", false },
+        { 0x7366746e, "ntfs3", false },
+        { 0x3153464a, "jfs", false },
+        { 0x52654973, "reiserfs", false },
+        { 0x6969, "nfs", true },
+        { 0xff534d42, "cifs", true },
+        { 0xfe534d42, "smb", true },
+        { 0x00c36400, "ceph", true },
+        { 0x65735546, "fuse", true },
+        { 0x6a656a63, "virtiofs", true },
+        { 0x01021997, "9p", true },
+    };
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+        if (known[i].magic == magic) {
+            *network = known[i].network;
+            return known[i].name;
+        }
+    }
+    return NULL;
+}

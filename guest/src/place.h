@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the bytes of an open file are on its device: the file system's own
+ * answer (FIEMAP), asked for no more than is wanted, as what is asked for
+ * may have to be read from disk.
+ */
+#ifndef PLACE_H
+#define PLACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PLACE_MAX_EXTENTS 256
+
+struct place_extent {
+    uint64_t start, length;     /* bytes of the file */
+    uint64_t offset;            /* on the device */
+    bool usable;                /* the device holds the file's bytes there */
+};
+
+struct place {
+    int fd;
+    uint64_t from, to;          /* what the extents below say all about */
+    unsigned count, at;
+    struct place_extent extent[PLACE_MAX_EXTENTS];
+};
+
+void place_open(struct place *p, int fd);
+/*
+ * The extent at, or the first one behind, byte `offset` of the file.  When
+ * the file system has to be asked, it is about [offset, end).  NULL: there
+ * is none before `end`, or it does not say.
+ */
+const struct place_extent *place_at(struct place *p, uint64_t offset,
+                                    uint64_t end);
+/* The file's data are on another device (XFS's real-time section) */
+bool place_elsewhere(int fd);
+
+#endif

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "resolve.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What is asked for at once: the gap costs less than another question, and
+ * the same block of the file system answers both. */
+#define GAP (1 << 20)
+#define HANDLE_MAX 16
+#define INO32_GEN 1             /* types of file handles, as in NFS's */
+#define XFS_INO64_GEN 0x81
+
+bool resolve_init(struct resolve *r, struct scan *s, size_t part_bytes)
+{
+    r->scan = s;
+    r->room = part_bytes / sizeof(struct part);
+    r->parts = 0;
+    r->part = budget_alloc(r->budget, r->room * sizeof(struct part));
+    r->order = budget_alloc(r->budget, s->room * sizeof(uint32_t));
+    r->spare = budget_alloc(r->budget, s->room * sizeof(uint32_t));
+    return r->part && r->order && r->spare;
+}
+
+/* Merges the sorted halves of what often is sorted already */
+void resolve_sort(const struct run *run, uint32_t *order, uint32_t *spare,
+                  uint32_t count)
+{
+    uint32_t half = count / 2, a = 0, b = half, n = 0;
+
+    if (count < 2) {
+        return;
+    }
+    resolve_sort(run, order, spare, half);
+    resolve_sort(run, order + half, spare, count - half);
+    if (run[order[half - 1]].index <= run[order[half]].index) {
+        return;
+    }
+    memcpy(spare, order, half * sizeof(*order));
+    while (a < half && b < count) {
+        order[n++] = run[order[b]].index < run[spare[a]].index ?
+                     order[b++] : spare[a++];
+    }
+    memcpy(order + n, spare + a, (half - a) * sizeof(*order));
+}
+
+static uint64_t units(const struct resolve *r, const struct run *run)
+{
+    return (uint64_t)run->pages * (r->scan->page_size / LISTING_PAGE);
+}
+
+static uint64_t run_start(const struct resolve *r, const struct run *run)
+{
+    return run->index * r->scan->page_size;
+}
+
+static uint64_t run_end(const struct resolve *r, const struct run *run)
+{
+    return (run->index + run->pages) * r->scan->page_size;
+}
+
+/* Bytes [offset, offset + length) of a device hold the run's memory from
+ * byte `within` on.  Returns the pages that a disk holds. */
+static uint64_t put_parts(struct resolve *r,
+                          const struct disks_device *device, uint64_t within,
+                          uint64_t offset, uint64_t length, uint8_t kind)
+{
+    uint64_t pages = 0;
+
+    while (length >= LISTING_PAGE) {
+        uint64_t at, got, skip = 0;
+        uint32_t disk;
+
+        got = disks_place(r->disks, device, offset, length, &disk, &at);
+        if (!got) {
+            break;
+        }
+        if (got >= LISTING_PAGE && !(at % LISTING_SECTOR)) {
+            if (r->parts == r->room) {
+                r->budget->ended = LISTING_ENDED_MEMORY;
+                break;
+            }
+            r->part[r->parts++] = (struct part) {
+                at, within / LISTING_PAGE, got / LISTING_PAGE, disk, kind,
+            };
+            pages += got / LISTING_PAGE;
+        }
+        /* A page that is in two pieces is left out. */
+        skip = (got + LISTING_PAGE - 1) / LISTING_PAGE * LISTING_PAGE;
+        if (skip >= length) {
+            break;
+        }
+        within += skip;
+        offset += skip;
+        length -= skip;
+    }
+    return pages;
+}
+
+static void put_device_run(struct resolve *r, struct run *run,
+                           const struct disks_device *device)
+{
+    uint32_t first = r->parts;
+    uint64_t start = run_start(r, run), end = run_end(r, run);
+
+    if (run->index < UINT64_C(1) << 40) {
+        r->figures->no_place += units(r, run) -
+            put_parts(r, device, 0, start, end - start,
+                      LISTING_KIND_METADATA);
+    }
+    run->index = first;
+    run->owner = r->parts - first;
+}
+
+/* Returns the pages that have no place. */
+static uint64_t put_file_run(struct resolve *r, struct run *run,
+                             const struct disks_device *device, uint64_t ask)
+{
+    uint64_t start = run_start(r, run), end = run_end(r, run), at = start;
+    uint64_t wanted = units(r, run), pages = 0;
+    uint32_t first = r->parts;
+
+    while (at < end) {
+        const struct place_extent *e = place_at(&r->place, at, ask);
+        uint64_t stop, from;
+
+        if (!e || e->start >= end) {
+            break;
+        }
+        stop = e->start + e->length < end ? e->start + e->length : end;
+        from = e->start > at ? e->start : at;
+        from = (from + LISTING_PAGE - 1) / LISTING_PAGE * LISTING_PAGE;
+        if (e->usable && from < stop) {
+            pages += put_parts(r, device, from - start,
+                               e->offset + (from - e->start), stop - from,
+                               LISTING_KIND_DATA);
+        }
+        at = stop > at ? stop : end;
+    }
+    run->index = first;
+    run->owner = r->parts - first;
+    return wanted > pages ? wanted - pages : 0;
+}
+
+/* Until where to ask when run `n` of `count` is the next one */
+static uint64_t ask_until(const struct resolve *r, const uint32_t *order,
+                          uint32_t n, uint32_t count)
+{
+    const struct run *run = r->scan->run;
+    uint64_t end = run_end(r, &run[order[n]]);
+
+    while (++n < count && run_start(r, &run[order[n]]) <= end + GAP) {
+        uint64_t next = run_end(r, &run[order[n]]);
+
+        end = next > end ? next : end;
+    }
+    return end;
+}
+
+static int open_file(const struct resolve *r, const struct owner *owner,
+                     int mount)
+{
+    union {
+        struct file_handle handle;
+        char room[sizeof(struct file_handle) + HANDLE_MAX];
+    } u;
+    uint32_t low = owner->ino;
+
+    (void)r;
+    if (owner->magic == MAGIC_XFS) {
+        u.handle.handle_bytes = 12;
+        u.handle.handle_type = XFS_INO64_GEN;
+        memcpy(u.handle.f_handle, &owner->ino, 8);
+        memcpy(u.handle.f_handle + 8, &owner->generation, 4);
+    } else {
+        u.handle.handle_bytes = 8;
+        u.handle.handle_type = INO32_GEN;
+        memcpy(u.handle.f_handle, &low, 4);
+        memcpy(u.handle.f_handle + 4, &owner->generation, 4);
+    }
+    return open_by_handle_at(mount, &u.handle,
+                             O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+}
+
+/* The file opened and its device, or why not: then its pages are told */
+static int find_file(struct resolve *r, const struct owner *owner,
+                     uint64_t pages, const struct disks_device **device)
+{
+    const struct mount *mount;
+    bool network = false;
+    const char *name = owner_file_system(owner->magic, &network);
+    int fd = -1;
+
+    if (network) {
+        listing_skip(r->listing, LISTING_WHY_NETWORK, pages,
+                     "%s: no disk of this guest has it", name);
+        return -1;
+    }
+    if (owner->magic != MAGIC_EXT && owner->magic != MAGIC_XFS) {
+        listing_skip(r->listing, LISTING_WHY_FILE_SYSTEM, pages,
+                     "%s: where its files are on disk cannot be told",
+                     name ? name : "a file system of an unknown kind");
+        return -1;
+    }
+    *device = disks_device(r->disks, owner->major, owner->minor);
+    if (!*device || !(*device)->count) {
+        listing_skip(r->listing,
+                     *device ? (*device)->reason : LISTING_WHY_DEVICE, pages,
+                     "%s: %s", *device ? (*device)->name : name,
+                     *device ? (*device)->why : "on no block device");
+        return -1;
+    }
+    mount = mounts_of(r->mounts, owner->major, owner->minor);
+    if (!mount || mount->fd < 0) {
+        listing_skip(r->listing, LISTING_WHY_NOT_MOUNTED, pages,
+                     "%s: in no mount that the lister sees",
+                     (*device)->name);
+        return -1;
+    }
+    if (S_ISREG(owner->mode)) {
+        fd = open_file(r, owner, mount->fd);
+        if (fd >= 0 && owner->magic == MAGIC_XFS && place_elsewhere(fd)) {
+            close(fd);
+            fd = -1;
+        }
+    }
+    if (fd < 0) {
+        listing_skip(r->listing, LISTING_WHY_FILES, pages,
+                     "%s: files that cannot be opened: %s", (*device)->name,
+                     S_ISREG(owner->mode) ? strerror(errno) :
+                     "not ordinary ones");
+    }
+    return fd;
+}
+
+static void drop(struct resolve *r, const uint32_t *order, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct run *run = &r->scan->run[order[i]];
+
+        run->index = run->owner = 0;
+    }
+}
+
+static void resolve_file(struct resolve *r, const struct owner *owner,
+                         const uint32_t *order, uint64_t pages)
+{
+    const struct disks_device *device;
+    int fd = find_file(r, owner, pages, &device);
+    uint64_t ask = 0, missing = 0;
+
+    if (fd < 0) {
+        r->figures->no_place += pages;
+        drop(r, order, owner->runs);
+        return;
+    }
+    place_open(&r->place, fd);
+    r->figures->files++;
+    for (uint32_t i = 0; i < owner->runs; i++) {
+        struct run *run = &r->scan->run[order[i]];
+
+        if (run->index >= UINT64_C(1) << 40) {
+            drop(r, order + i, 1);
+            continue;
+        }
+        if (run_end(r, run) > ask) {
+            ask = ask_until(r, order, i, owner->runs);
+        }
+        missing += put_file_run(r, run, device, ask);
+    }
+    close(fd);
+    if (missing) {
+        r->figures->no_place += missing;
+        listing_skip(r->listing, LISTING_WHY_PLACE, missing,
+                     "%s: holes, inline, unwritten or encrypted data",
+                     device->name);
+    }
+}
+
+static void resolve_device(struct resolve *r, const struct owner *owner,
+                           const uint32_t *order, uint64_t pages)
+{
+    const struct disks_device *device = disks_device(r->disks, owner->major,
+                                                     owner->minor);
+
+    if (!device || !device->count) {
+        listing_skip(r->listing,
+                     device ? device->reason : LISTING_WHY_DEVICE, pages,
+                     "%s: %s", device ? device->name : "a block device",
+                     device ? device->why : "not known");
+        r->figures->no_place += pages;
+        drop(r, order, owner->runs);
+        return;
+    }
+    for (uint32_t i = 0; i < owner->runs; i++) {
+        put_device_run(r, &r->scan->run[order[i]], device);
+    }
+}
+
+/* Numbers of runs, those of one owner together */
+static void group(struct resolve *r)
+{
+    struct owners *o = &r->scan->owners;
+    uint32_t first = 0;
+
+    for (uint32_t i = 0; i < o->count; i++) {
+        o->owner[i].first = first;
+        first += o->owner[i].runs;
+        o->owner[i].runs = 0;
+    }
+    for (uint32_t i = 0; i < r->scan->runs; i++) {
+        struct owner *owner = &o->owner[r->scan->run[i].owner];
+
+        r->order[owner->first + owner->runs++] = i;
+    }
+}
+
+static void list(struct resolve *r)
+{
+    for (uint32_t i = 0; i < r->scan->runs; i++) {
+        const struct run *run = &r->scan->run[i];
+
+        for (uint32_t n = 0; n < run->owner; n++) {
+            const struct part *p = &r->part[run->index + n];
+            struct listing_extent e = {
+                .gpa = run->page * r->scan->page_size +
+                       (uint64_t)p->page * LISTING_PAGE,
+                .offset = p->offset, .pages = p->pages,
+                .disk = p->disk, .kind = p->kind,
+            };
+
+            if (!listing_add(r->listing, &e) && !r->budget->ended &&
+                r->listing->extents + 1 >= r->listing->max_extents) {
+                r->budget->ended = LISTING_ENDED_EXTENTS;
+            }
+        }
+    }
+}
+
+void resolve_runs(struct resolve *r)
+{
+    struct owners *o = &r->scan->owners;
+
+    group(r);
+    r->parts = 0;
+    for (uint32_t i = 0; i < o->count; i++) {
+        const struct owner *owner = &o->owner[i];
+        uint32_t *order = r->order + owner->first;
+        uint64_t pages = 0;
+
+        if (!owner->runs) {
+            continue;
+        }
+        if (!budget_time(r->budget) || !budget_reads(r->budget)) {
+            drop(r, order, owner->runs);
+            continue;
+        }
+        for (uint32_t n = 0; n < owner->runs; n++) {
+            pages += units(r, &r->scan->run[order[n]]);
+        }
+        resolve_sort(r->scan->run, order, r->spare, owner->runs);
+        if (owner->kind == OWNER_DEVICE) {
+            resolve_device(r, owner, order, pages);
+        } else {
+            resolve_file(r, owner, order, pages);
+        }
+    }
+    list(r);
+}
