@@ -9,6 +9,7 @@ import libvirt
 
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import libvirt_host
+from nova_dedup_migrate.hypervisor import libvirt_monitor
 
 LOG = logging.getLogger(__name__)
 
@@ -78,6 +79,21 @@ class LocalLibvirt:
         return list(dict.fromkeys(
             emulator.text for arch in guests
             for emulator in arch.iter('emulator') if emulator.text))
+
+    def guest_state(self, uuid):
+        """Return one of rpc.objects.GUEST_STATES.
+
+        :raises HypervisorError: libvirt does not say
+        """
+        try:
+            domain = self._host.domain(uuid, uuid)
+            with libvirt_monitor.converting(uuid, 'look at'):
+                if not domain.isActive():
+                    return 'none'
+                return ('arriving' if libvirt_monitor.is_incoming(domain)
+                        else 'here')
+        except errors.GuestNotRunning:
+            return 'none'
 
     def ceph_key(self, secret):
         """Return the bytes that a secret of libvirt holds.

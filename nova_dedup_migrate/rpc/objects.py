@@ -33,6 +33,10 @@ KINDS = ('file', 'block', 'rbd', 'other')
 #: bytes the source has open, it has a disk of its own that this migration
 #: can fill, or neither.
 COPIES = ('shared', 'own', 'none')
+#: What an instance does on a host: it has its QEMU there and is there to
+#: stay, running or paused; a migration to the host has not ended yet; or
+#: it has no QEMU there.
+GUEST_STATES = ('here', 'arriving', 'none')
 
 
 class DedupObject(base.VersionedObject):
@@ -246,6 +250,26 @@ class DedupIncomingReply(DedupObject):
         'read_ns': fields.CountField(default=0),
         'max_read_ns': fields.CountField(default=0),
         'backlog': fields.CountField(default=0),
+    }
+
+
+@base.VersionedObjectRegistry.register
+class DedupGuestRequest(DedupObject):
+    """Is an instance on the host?"""
+
+    VERSION = '1.0'
+
+    fields = {
+        'instance_uuid': fields.UUIDField(),
+    }
+
+
+@base.VersionedObjectRegistry.register
+class DedupGuestReply(DedupObject):
+    VERSION = '1.0'
+
+    fields = {
+        'state': fields.ChoiceField(*GUEST_STATES),
     }
 
 

@@ -14,6 +14,14 @@ if importlib.util.find_spec('libvirt') is not None:
 else:
     local = None
 
+
+
+def libvirt_error(code):
+    error = libvirt.libvirtError('test')
+    error.err = (code, libvirt.VIR_FROM_QEMU, 'test', 2, '', '', '', -1, -1)
+    return error
+
+
 CAPABILITIES = '''<capabilities>
   <host><cpu><arch>x86_64</arch></cpu></host>
   <guest><os_type>hvm</os_type>
@@ -60,6 +68,35 @@ class LocalTest(base.TestCase):
         self.assertEqual(b'\x01\x02', self.local.ceph_key('uuid'))
         self.connection.secretLookupByUUIDString.assert_called_once_with(
             'uuid')
+
+    def test_guest_state(self):
+        domain = self.host.domain.return_value = mock.create_autospec(
+            libvirt.virDomain, instance=True)
+        for active, state, job, expected in (
+                (False, (libvirt.VIR_DOMAIN_SHUTOFF, 1), None, 'none'),
+                (True, (libvirt.VIR_DOMAIN_RUNNING,
+                        libvirt.VIR_DOMAIN_RUNNING_MIGRATED), None, 'here'),
+                (True, (libvirt.VIR_DOMAIN_PAUSED,
+                        libvirt.VIR_DOMAIN_PAUSED_USER), None, 'here'),
+                (True, (libvirt.VIR_DOMAIN_PAUSED,
+                        libvirt.VIR_DOMAIN_PAUSED_MIGRATION),
+                 libvirt_error(libvirt.VIR_ERR_OPERATION_UNSUPPORTED),
+                 'arriving')):
+            domain.isActive.return_value = active
+            domain.state.return_value = list(state)
+            domain.jobStats.side_effect = job
+            self.assertEqual(expected, self.local.guest_state('uuid'))
+        self.host.domain.assert_called_with('uuid', 'uuid')
+
+    def test_guest_state_of_a_guest_that_is_not_known(self):
+        self.host.domain.side_effect = errors.GuestNotRunning(name='uuid')
+        self.assertEqual('none', self.local.guest_state('uuid'))
+
+    def test_guest_state_without_libvirt(self):
+        self.host.domain.side_effect = errors.HypervisorUnavailable(
+            uri='x', reason='y')
+        self.assertRaises(errors.HypervisorUnavailable,
+                          self.local.guest_state, 'uuid')
 
     def test_subscribes_when_libvirt_is_there(self):
         self.host.subscribe.side_effect = [

@@ -18,6 +18,8 @@ FINGERPRINTS = {
     'DedupDiskQuery': '1.0-c58a308d95653bf0e8a873576e6d3a0d',
     'DedupFactsReply': '1.0-0355d86e589297b8e2a13f0bfc3823af',
     'DedupFactsRequest': '1.0-633fbb6cfefa515ec873f3d9c690f000',
+    'DedupGuestReply': '1.0-ef87e88d37ac439ddf02f2e5346efc02',
+    'DedupGuestRequest': '1.0-fbb744a0906138ca7dbac84a633685b7',
     'DedupIncomingReply': '1.0-126cab5c5f936b62eea71b16105126cd',
     'DedupIncomingRequest': '1.0-c2635a5bf26dfa5983db582eedd2f418',
     'DedupLinkOffer': '1.0-789bcc48452fd144601fac01f37032d3',
