@@ -84,9 +84,18 @@ def run(record, hands):
         engines.run(create(record, hands), engine='serial')
     except Exception as error:
         failure = error
+    finally:
+        _close(record, hands.guest)
     if record.error is not None:
         raise record.error
     if failure is not None:
         record.trouble('running the flow', failure)
         if not record.operating:
             hands.operate()
+
+
+def _close(record, guest):
+    try:
+        guest.close()
+    except Exception as error:
+        record.trouble('ending the subscription to events', error)

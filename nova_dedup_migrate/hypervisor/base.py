@@ -53,6 +53,9 @@ class Guest(abc.ABC):
     def destroy(self):
         """End the guest at once and release what it had; idempotent."""
 
+    def close(self):
+        """Follow its events no longer; the guest goes on; idempotent."""
+
     @abc.abstractmethod
     def is_alive(self):
         """Whether there is something that answers commands."""

@@ -107,7 +107,6 @@ class LibvirtGuest(qmp_guest.QmpGuest):
         return self.host.subscribe(callback)
 
     def close(self):
-        """Stop to follow its events; the guest goes on."""
         with self._lock:
             end, self._end, self._log = self._end, None, None
         if end is not None:

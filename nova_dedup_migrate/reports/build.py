@@ -21,6 +21,7 @@ def of_record(record):
     fields = {}
     if latest is not None:
         fields.update(_figures(latest, source))
+        fields['downtime_ms'] = _downtime_ms(latest, record.pause)
     made = report.Report(
         migration_uuid=record.migration_uuid,
         instance_uuid=record.instance_uuid,
@@ -68,8 +69,14 @@ def _figures(latest, source):
         'storage_failures': source.nack_io if source else 0,
         'total_time': (latest.total_time_ms / 1000
                        if latest.total_time_ms is not None else None),
-        'downtime_ms': latest.downtime_ms,
         'dedup_source': _plain(source)}
+
+
+def _downtime_ms(latest, pause):
+    """Return QEMU's figure, that of its events if it could not be had."""
+    if latest.downtime_ms is None and pause is not None:
+        return round(pause * 1000)
+    return latest.downtime_ms
 
 
 def _used(record, source):

@@ -34,6 +34,8 @@ class MigrationRecord:
     :ivar armed: whether the source's QEMU was told to leave out pages
     :ivar latest: the newest hypervisor Progress, None before the first
     :ivar rounds: the last Progress of each round, the oldest first
+    :ivar pause: seconds the guest stood still, as its events tell; None
+        if they did not
     :ivar incoming: what the destination's QEMU counted, or None
     :ivar reason: why it is, or became, an ordinary migration; '' if not
     :ivar outcome: completed, cancelled, failed; None while it goes on
@@ -58,6 +60,7 @@ class MigrationRecord:
         self.armed = False
         self.latest = None
         self.rounds = []
+        self.pause = None
         self.incoming = None
         self.reason = ''
         self.outcome = None

@@ -10,6 +10,7 @@ from oslo_log import log as logging
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.planner import replan
 from nova_dedup_migrate.tasks import arm
+from nova_dedup_migrate.tasks import pause
 
 LOG = logging.getLogger(__name__)
 
@@ -40,6 +41,26 @@ class Watch:
     @contextlib.contextmanager
     def during(self, facts, plan):
         """Watch in a thread of its own as long as the block runs."""
+        with self._listening(), self._looking(facts, plan):
+            yield
+
+    @contextlib.contextmanager
+    def _listening(self):
+        """Take note of the pause, from the guest's events."""
+        try:
+            log = self._guest.events
+            mark = log.mark()
+        except Exception as error:
+            self._record.trouble('listening to events', error)
+            yield
+            return
+        try:
+            yield
+        finally:
+            self._record.pause = pause.of_events(log.since(mark))
+
+    @contextlib.contextmanager
+    def _looking(self, facts, plan):
         thread = threading.Thread(
             target=self.run, args=(facts, plan), daemon=True,
             name='dedup-watch-%s' % self._record.instance_uuid)

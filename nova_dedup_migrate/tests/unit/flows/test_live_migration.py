@@ -6,6 +6,7 @@ from taskflow import engines
 from nova_dedup_migrate.flows import live_migration
 from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.hypervisor import events
 from nova_dedup_migrate.planner import choose
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.tasks import fakes
@@ -21,6 +22,7 @@ class LiveMigrationFlowTest(base.TestCase):
         super().setUp()
         self.record = fakes.record()
         self.guest = mock.create_autospec(hypervisor.Guest, instance=True)
+        self.guest.events = events.EventLog()
         self.guest.progress.return_value = fakes.look(1, record_pages=4)
         self.calls = mock.Mock(spec=['arm', 'disarm', 'operate', 'keep',
                                      'gather', 'collect'])
@@ -57,6 +59,7 @@ class LiveMigrationFlowTest(base.TestCase):
         self.assertEqual([None, 'completed'], self.outcomes)
         self.assertIs(self.calls.collect.return_value, self.record.incoming)
         self.assertEqual([], self.record.troubles)
+        self.guest.close.assert_called_once_with()
 
     def test_cancelled(self):
         def cancelled():

@@ -47,6 +47,14 @@ class BuildTest(base.TestCase):
         self.assertEqual(9, made.dedup_source['record_pages'])
         self.assertEqual(made, codec.decode(codec.encode(made)))
 
+    def test_downtime_that_only_events_tell(self):
+        record = samples.make_record(pause=0.0804)
+        record.see(samples.look(1, {}))
+        self.assertEqual(80, build.of_record(record).downtime_ms)
+        # QEMU's own figure is exact
+        self.assertEqual(120, build.of_record(
+            _finished(pause=0.5)).downtime_ms)
+
     def test_fell_back(self):
         """The prediction of what was done is the one to compare with."""
         record = samples.make_record(plan=samples.make_plan(),

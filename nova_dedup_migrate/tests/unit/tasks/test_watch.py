@@ -5,6 +5,7 @@ from unittest import mock
 
 from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.hypervisor import events
 from nova_dedup_migrate.planner import replan
 from nova_dedup_migrate.tasks import watch
 from nova_dedup_migrate.tests import base
@@ -20,6 +21,7 @@ class WatchTest(base.TestCase):
         super().setUp()
         self.record = fakes.record()
         self.guest = mock.create_autospec(hypervisor.Guest, instance=True)
+        self.guest.events = events.EventLog()
         self.watch = watch.Watch(self.record, self.guest, interval=0.001)
         patch = mock.patch.object(replan, 'replan', autospec=True)
         self.replan = patch.start()
@@ -86,6 +88,29 @@ class WatchTest(base.TestCase):
             self.assertTrue(looking.wait(30))
         names = [thread.name for thread in threading.enumerate()]
         self.assertNotIn('dedup-watch-' + self.record.instance_uuid, names)
+
+    def test_pause(self):
+        """Also where libvirt has ended QEMU before it could be asked."""
+        self.guest.progress.side_effect = GONE
+        log = self.guest.events
+        # of an earlier attempt
+        log.add('STOP', {})
+        log.add('MIGRATION', {'status': 'completed'})
+        with self.watch.during(None, None):
+            self.assertIsNone(self.record.pause)
+        self.assertIsNone(self.record.pause)
+        with watch.Watch(self.record, self.guest).during(None, None):
+            log.add('STOP', {})
+            log.add('MIGRATION', {'status': 'completed'})
+        self.assertGreaterEqual(self.record.pause, 0.0)
+
+    def test_no_events(self):
+        del self.guest.events
+        self.guest.progress.side_effect = GONE
+        with self.watch.during(None, None):
+            pass
+        self.assertIsNone(self.record.pause)
+        self.assertIn('listening to events', self.record.troubles[0])
 
     def test_operation_fails(self):
         self.guest.progress.side_effect = GONE
