@@ -69,9 +69,11 @@ class Gatherer:
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             # Each takes a second or so; none needs the others.
             guest = pool.submit(self._survey, domain)
-            absent = self._absent(context) if use else 'it was not asked'
+            absent = self._absent(context)
+            # The prediction of an ordinary migration needs it as well.
             link = pool.submit(self._link, context, not absent)
-            destination, found = self._ask(context, absent, domain)
+            destination, found = self._ask(
+                context, absent if use else 'it was not asked', domain)
             return facts.Facts(
                 guest=guest.result(),
                 disks=tuple(self._disk(disk, found.get(disk.target),
