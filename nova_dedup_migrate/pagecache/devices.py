@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the disks of a guest are, as its QEMU has them.
+
+QEMU's tree of objects says on which bus a device is and what the bus is a
+part of, up to the host bridge.  Other than what query-pci says, and bus
+numbers, that does not depend on what the guest has done to its bridges::
+
+    /machine/peripheral/virtio-disk0     addr 0x00 (device 0, function 0)
+        parent_bus /machine/peripheral/pci.1/pci.1
+    /machine/peripheral/pci.1            addr 0x11 (device 2, function 1)
+        parent_bus /machine/q35/pcie.0
+    /machine/q35                         the host bridge
+"""
+
+import dataclasses
+
+from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
+from nova_dedup_migrate.pagecache import listingformat
+
+_TOP = '/machine'
+_PERIPHERAL = '/machine/peripheral/'
+#: Host bridges that QEMU adds to the guest's own one.
+_EXTRA_HOST = 'pxb'
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """A disk of the guest.
+
+    :ivar id: as hypervisor.base.Guest.disks() names it
+    :ivar bus: one of listingformat.BUSES
+    :ivar pci: as of listingformat.Disk; None if it is not known
+    :ivar scsi: likewise
+    :ivar unit: likewise
+    :ivar serial: as QEMU was given it, '' if it was not
+    """
+
+    id: str
+    bus: str = 'unknown'
+    pci: tuple | None = None
+    scsi: tuple | None = None
+    unit: int = 0
+    serial: str = ''
+
+
+def find(guest):
+    """Return a Device for each of the guest's disks.
+
+    :param guest: hypervisor.base.Guest
+    """
+    tree = _Tree(guest)
+    return tuple(tree.device(name)
+                 for name in list(guest.disks().values())[
+                     :4 * listingformat.MAX_DISKS])
+
+
+class _Tree:
+    """QEMU's objects; what was asked once is kept."""
+
+    def __init__(self, guest):
+        self._guest = guest
+        self._known = {}
+
+    def device(self, name):
+        path = name if name.startswith('/') else _PERIPHERAL + name
+        kind = self._text(path, 'type')
+        found = {'id': name, 'serial': self._text(path, 'serial')}
+        if kind.startswith('virtio-blk'):
+            found.update(bus='virtio-blk', pci=self._own_pci(path))
+        elif kind.startswith('scsi-'):
+            found.update(
+                bus='scsi', pci=self._pci(path),
+                scsi=self._numbers(path, 'channel', 'scsi-id'),
+                unit=self._number(path, 'lun') or 0)
+        elif kind.startswith('ide-'):
+            # Linux has a SCSI host for each port, so the port is unknown.
+            unit = self._number(path, 'unit')
+            found.update(bus='scsi', pci=self._pci(path),
+                         scsi=None if unit is None else (0, unit))
+        elif kind == 'nvme':
+            found.update(bus='nvme', pci=self._own_pci(path), unit=1)
+        return Device(**found)
+
+    def _own_pci(self, path):
+        """Return the steps to a device that is a PCI function itself."""
+        own = self._number(path, 'addr') is not None
+        return self._pci(path) if own else None
+
+    def _pci(self, path):
+        """Return the steps to the controller of path, None if unknown."""
+        steps = []
+        while len(steps) <= listingformat.MAX_PCI_STEPS:
+            path = self._function(path)
+            if path is None:
+                return None
+            address = self._number(path, 'addr')
+            steps.insert(0, (address >> 3, address & 7))
+            above, _, _ = self._text(path, 'parent_bus').rpartition('/')
+            if not above.startswith(_TOP + '/'):
+                return None
+            kind = self._text(above, 'type')
+            if not kind or kind.startswith(_EXTRA_HOST):
+                # the number of its bus is the guest's matter
+                return None
+            if self._number(above, 'addr') is None:
+                return tuple(steps)
+            path = above
+        return None
+
+    def _function(self, path):
+        """Return the PCI function that path is, is part of or is below."""
+        for _ in range(listingformat.MAX_PCI_STEPS):
+            above = path
+            while above.startswith(_TOP + '/'):
+                if self._number(above, 'addr') is not None:
+                    return above
+                above = above.rpartition('/')[0]
+            bus = self._text(path, 'parent_bus')
+            if not bus.startswith(_TOP + '/'):
+                return None
+            path = bus.rpartition('/')[0]
+        return None
+
+    def _numbers(self, path, *names):
+        values = tuple(self._number(path, name) for name in names)
+        return None if None in values else values
+
+    def _number(self, path, name):
+        value = self._get(path, name)
+        if isinstance(value, int) and not isinstance(value, bool) and (
+                value >= 0):
+            return value
+        return None
+
+    def _text(self, path, name):
+        value = self._get(path, name)
+        return value if isinstance(value, str) else ''
+
+    def _get(self, path, name):
+        key = path, name
+        if key not in self._known:
+            try:
+                self._known[key] = self._guest.qmp('qom-get', path=path,
+                                                   property=name)
+            except hypervisor_errors.QmpError:
+                self._known[key] = None
+        return self._known[key]

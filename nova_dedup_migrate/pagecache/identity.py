@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which disk of QEMU's a disk of the guest's is.
+
+The guest says where it sees a disk: the PCI path of its controller, the
+address behind it, the serial number.  Whatever both sides know has to
+agree, at least the path or the serial number has to be there, and exactly
+one disk has to be left on either side.  What is ambiguous is not used.
+
+Being wrong here would cost reads: the destination compares what it reads.
+"""
+
+#: virtio-blk and ATA show a guest that much of a serial number.
+_SHORT_SERIAL = 20
+
+
+def match(disks, devices):
+    """Return (ids, reasons).
+
+    :param disks: listingformat.Disk, as the guest lists them
+    :param devices: devices.Device, as QEMU has them
+    :returns: by index of the guest's disk its Device.id, for those that
+        are known; and for the others why not
+    """
+    ids, reasons = {}, {}
+    found = [[device for device in devices if _same(disk, device)]
+             for disk in disks]
+    for index, candidates in enumerate(found):
+        name = disks[index].name or 'disk %d' % index
+        if not candidates:
+            reasons[index] = '%s is none of the guest\'s disks' % name
+        elif len(candidates) > 1:
+            reasons[index] = '%s could be any of %d disks' % (
+                name, len(candidates))
+        elif any(candidates[0] in others
+                 for other, others in enumerate(found) if other != index):
+            reasons[index] = ('%s is not the only one that could be %s'
+                              % (name, candidates[0].id))
+        else:
+            ids[index] = candidates[0].id
+    return ids, reasons
+
+
+def _same(disk, device):
+    """Whether nothing speaks against it, and something for it."""
+    if 'unknown' not in (disk.bus, device.bus) and disk.bus != device.bus:
+        return False
+    return _all((_path(disk, device), _serial(disk, device)),
+                _address(disk, device))
+
+
+def _all(identifying, address):
+    """Combine True, False and None, which stands for not known."""
+    return (False not in (*identifying, address)) and True in identifying
+
+
+def _path(disk, device):
+    if disk.pci is None or device.pci is None:
+        return None
+    return (disk.pci_domain == 0 and disk.pci_root == 0
+            and disk.pci == device.pci)
+
+
+def _address(disk, device):
+    if disk.bus == 'nvme' and device.bus == 'nvme':
+        return disk.unit == device.unit
+    if disk.scsi is None or device.scsi is None:
+        return None
+    return disk.scsi == device.scsi and disk.unit == device.unit
+
+
+def _serial(disk, device):
+    if not disk.serial or not device.serial:
+        return None
+    return device.serial == disk.serial or (
+        len(disk.serial) >= _SHORT_SERIAL
+        and device.serial.startswith(disk.serial))
