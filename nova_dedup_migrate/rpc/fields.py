@@ -143,3 +143,8 @@ class ObjectsField(fields.AutoTypedField):
         # where oslo.versionedobjects looks for the tree of versions
         self.objname = name
         super().__init__(**kwargs)
+
+
+def optional(field, *args):
+    """Return a field that may be None, and is where it is not given."""
+    return field(*args, nullable=True, default=None)

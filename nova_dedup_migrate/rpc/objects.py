@@ -78,29 +78,23 @@ class DedupNodeClaim(DedupObject):
         'kind': fields.ChoiceField(*KINDS),
         # at the destination; 'pool/image' or 'pool/namespace/image' of rbd
         'path': fields.TextField(MAX_PATH),
-        'size': fields.CountField(fields.MAX_OFFSET, nullable=True,
-                                  default=None),
+        'size': fields.optional(fields.CountField, fields.MAX_OFFSET),
         # kind file: the name the file system gives it, and the file system
-        'inode': fields.CountField(nullable=True, default=None),
-        'filesystem': fields.TextField(MAX_PATH, nullable=True,
-                                       default=None),
+        'inode': fields.optional(fields.CountField),
+        'filesystem': fields.optional(fields.TextField, MAX_PATH),
         # kind file: the byte the source holds a lock on
-        'lock_offset': fields.CountField(fields.MAX_OFFSET - 1,
-                                         nullable=True, default=None),
+        'lock_offset': fields.optional(fields.CountField,
+                                       fields.MAX_OFFSET - 1),
         # kind file: a file beside the image and what it holds
-        'challenge_name': fields.TextField(64, HEX_256, nullable=True,
-                                           default=None),
-        'challenge_content': fields.TextField(64, HEX_256, nullable=True,
-                                              default=None),
+        'challenge_name': fields.optional(fields.TextField, 64, HEX_256),
+        'challenge_content': fields.optional(fields.TextField, 64, HEX_256),
         # keyed digest of blocks of the image
-        'samples': fields.TextField(64, HEX_256, nullable=True,
-                                    default=None),
+        'samples': fields.optional(fields.TextField, 64, HEX_256),
         # kinds block and rbd: names that are unique in the world
         'identifiers': fields.TextsField(MAX_IDENTIFIERS, 256, default=[]),
         # kind rbd: how to log in
-        'user': fields.TextField(128, r'[\w.@-]+', nullable=True,
-                                 default=None),
-        'secret': fields.UUIDField(nullable=True, default=None),
+        'user': fields.optional(fields.TextField, 128, r'[\w.@-]+'),
+        'secret': fields.optional(fields.UUIDField),
         # why the source cannot tell more
         'note': fields.TextField(MAX_REASON, default=''),
     }
@@ -126,12 +120,11 @@ class DedupFactsRequest(DedupObject):
         'instance_uuid': fields.UUIDField(),
         'migration_uuid': fields.UUIDField(),
         # the instance's emulator; None for libvirt's own choice
-        'emulator': fields.TextField(MAX_PATH, nullable=True, default=None),
+        'emulator': fields.optional(fields.TextField, MAX_PATH),
         'disks': fields.ObjectsField('DedupDiskQuery', MAX_DISKS,
                                      default=[]),
         # of the samples
-        'sample_key': fields.TextField(64, HEX_256, nullable=True,
-                                       default=None),
+        'sample_key': fields.optional(fields.TextField, 64, HEX_256),
         # whether to measure how fast storage is read
         'probe_storage': fields.FlagField(default=True),
         # how long the caller waits for the answer
@@ -161,10 +154,9 @@ class DedupDiskAnswer(DedupObject):
         'copy': fields.ChoiceField(*COPIES),
         # why it is what it is, always a sentence
         'reason': fields.TextField(MAX_REASON),
-        'size': fields.CountField(fields.MAX_OFFSET, nullable=True,
-                                  default=None),
+        'size': fields.optional(fields.CountField, fields.MAX_OFFSET),
         # None: not measured
-        'storage_rate': fields.NumberField(nullable=True, default=None),
+        'storage_rate': fields.optional(fields.NumberField),
         'chain': fields.ObjectsField('DedupNodeAnswer', MAX_CHAIN,
                                      default=[]),
     }
