@@ -176,6 +176,10 @@ class LibvirtGuest(qmp_guest.QmpGuest):
                                        arguments,
                                        timeout or self.qmp_timeout)
 
+    def execute_series(self, what, function, timeout):
+        return libvirt_monitor.series(self.domain(), self.name, what,
+                                      function, timeout)
+
     def execute_with_fd(self, fd, command, arguments):
         return libvirt_monitor.execute(self.domain(), self.name, command,
                                        arguments, self.qmp_timeout, fd)

@@ -80,11 +80,22 @@ class QmpGuest(base.Guest):
                 raise errors.WaitTimeout(what='measuring the dirty rate',
                                          seconds=seconds)
 
+    def execute_series(self, what, function, timeout):
+        """Return function(execute), which runs many commands in a row.
+
+        :param what: for error messages
+        :param function: called with execute(command, arguments)
+        :param timeout: seconds for all of it
+        """
+        return function(self.execute)
+
     def memory_in_use(self, seconds=1.0):
-        def monitor(line):
-            return self.qmp('human-monitor-command',
-                            **{'command-line': line})
-        return sampling.in_use(monitor, seconds)
+        def sample(execute):
+            return sampling.in_use(
+                lambda line: execute('human-monitor-command',
+                                     {'command-line': line}), seconds)
+        return self.execute_series('sampling memory', sample,
+                                   2 * seconds + self.qmp_timeout)
 
     def disk_bytes_written(self):
         reply = self.qmp('query-blockstats')

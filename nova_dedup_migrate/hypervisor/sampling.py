@@ -26,6 +26,8 @@ from nova_dedup_migrate.hypervisor import memory
 
 #: Pages that are looked at, if there is time for so many.
 PAGES = 1024
+#: For fewer, more time is taken, up to twice as much.
+ENOUGH = 256
 #: Fewer tell nothing.
 LEAST = 64
 #: Longest text that is looked through, in characters.
@@ -57,17 +59,19 @@ def in_use(monitor, seconds, draw=random.randrange):
     """Return InUse.
 
     :param monitor: callable(HMP command line) -> its text
-    :param seconds: begin to look at no page after this time
+    :param seconds: begin to look at no page after this time, unless
+        fewer than ENOUGH have been looked at
     :param draw: random.randrange
     :raises MalformedReply: the monitor says what was not asked for
     :raises WaitTimeout: there was not enough time for LEAST pages
     """
-    deadline = time.monotonic() + seconds
+    started = time.monotonic()
     ranges = ram(monitor('info mtree -f'))
     total = sum(part.size for part in ranges) // memory.PAGE
     seen = used = 0
     for number in _choice(total, draw):
-        if time.monotonic() > deadline:
+        passed = time.monotonic() - started
+        if passed > seconds and (seen >= ENOUGH or passed > 2 * seconds):
             break
         holds = _holds_something(monitor(_READ % _address(ranges, number)))
         if holds is not None:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
+import itertools
 import random
+import time
+from unittest import mock
 
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import memory
@@ -101,6 +104,17 @@ class SamplingTest(base.TestCase):
     def test_no_time(self):
         self.assertRaises(errors.WaitTimeout, self.sample, 1 << 30,
                           lambda address: True, -1.0)
+
+    def test_time_for_the_least(self):
+        """It goes on for a while if it has seen next to nothing."""
+        for slowness, expected in ((0.001, 1000), (0.003, 334),
+                                   (0.005, 257), (0.01, 201)):
+            clock = itertools.count()
+            with mock.patch.object(
+                    time, 'monotonic', autospec=True,
+                    side_effect=lambda c=clock, s=slowness: next(c) * s):
+                found = self.sample(1 << 30, lambda address: True, 1.0)
+            self.assertAlmostEqual(expected, found.pages, delta=2)
 
     def test_a_page_that_was_unplugged(self):
         monitor = Monitor(1 << 20, lambda address: True)
