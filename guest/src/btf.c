@@ -96,56 +96,67 @@ uint32_t btf_room(const uint8_t *data, size_t length)
 bool btf_open(struct btf *btf, const uint8_t *data, size_t length,
               uint32_t *index)
 {
-    uint32_t at = 0;
-
     if (!header(btf, data, length)) {
         return false;
     }
-    btf->count = btf->named = 0;
+    btf->next = btf->count = btf->named = 0;
     btf->index = index;
     btf->names = index + btf->types_length / TYPE_LEN + 1;
     index[0] = 0;
-    while (at < btf->types_length) {
-        const uint8_t *type = btf->types + at;
-        uint32_t bytes = length_of(type, btf->types_length - at);
-
-        if (!bytes) {
-            return false;
-        }
-        btf->index[++btf->count] = at;
-        if (u32(type) && (kind_of(type) == STRUCT || kind_of(type) == ENUM)) {
-            btf->names[btf->named++] = at;
-        }
-        at += bytes;
-    }
-    return btf->count != 0;
+    return true;
 }
 
-static const uint8_t *type_of(const struct btf *btf, uint32_t id)
+/* Looks at one more type.  False: there is none, or it is malformed. */
+static bool extend(struct btf *btf)
 {
-    return id && id <= btf->count ? btf->types + btf->index[id] : NULL;
+    const uint8_t *type = btf->types + btf->next;
+    uint32_t bytes = length_of(type, btf->types_length - btf->next);
+
+    if (!bytes) {
+        return false;
+    }
+    btf->index[++btf->count] = btf->next;
+    if (u32(type) && (kind_of(type) == STRUCT || kind_of(type) == ENUM)) {
+        btf->names[btf->named++] = btf->next;
+    }
+    btf->next += bytes;
+    return true;
 }
 
-static bool is_named(const struct btf *btf, uint32_t name, const char *wanted)
+static const uint8_t *type_of(struct btf *btf, uint32_t id)
+{
+    while (id > btf->count) {
+        if (!extend(btf)) {
+            return NULL;
+        }
+    }
+    return id ? btf->types + btf->index[id] : NULL;
+}
+
+static bool is_named(struct btf *btf, uint32_t name, const char *wanted)
 {
     return name < btf->strings_length &&
            !strcmp((const char *)btf->strings + name, wanted);
 }
 
-static const uint8_t *find(const struct btf *btf, unsigned kind,
-                           const char *name)
+static const uint8_t *find(struct btf *btf, unsigned kind, const char *name)
 {
-    for (uint32_t i = 0; i < btf->named; i++) {
-        const uint8_t *type = btf->types + btf->names[i];
+    for (uint32_t i = 0;; i++) {
+        const uint8_t *type;
 
+        while (i == btf->named) {
+            if (!extend(btf)) {
+                return NULL;
+            }
+        }
+        type = btf->types + btf->names[i];
         if (kind_of(type) == kind && is_named(btf, u32(type), name)) {
             return type;
         }
     }
-    return NULL;
 }
 
-uint32_t btf_size(const struct btf *btf, const char *structure)
+uint32_t btf_size(struct btf *btf, const char *structure)
 {
     const uint8_t *type = find(btf, STRUCT, structure);
 
@@ -153,7 +164,7 @@ uint32_t btf_size(const struct btf *btf, const char *structure)
 }
 
 /* Past what only qualifies a type */
-static const uint8_t *resolve(const struct btf *btf, uint32_t id)
+static const uint8_t *resolve(struct btf *btf, uint32_t id)
 {
     const uint8_t *type = type_of(btf, id);
 
@@ -191,7 +202,7 @@ static uint32_t bytes_of(const uint8_t *type)
     }
 }
 
-static bool member(const struct btf *btf, const uint8_t *type,
+static bool member(struct btf *btf, const uint8_t *type,
                    const char *wanted, int depth, struct btf_member *found)
 {
     bool has_widths = u32(type + 4) >> 31;
@@ -222,7 +233,7 @@ static bool member(const struct btf *btf, const uint8_t *type,
     return false;
 }
 
-bool btf_member(const struct btf *btf, const char *structure,
+bool btf_member(struct btf *btf, const char *structure,
                 const char *wanted, struct btf_member *found)
 {
     const uint8_t *type = find(btf, STRUCT, structure);
@@ -230,7 +241,7 @@ bool btf_member(const struct btf *btf, const char *structure,
     return type && member(btf, type, wanted, 0, found);
 }
 
-bool btf_constant(const struct btf *btf, const char *enumeration,
+bool btf_constant(struct btf *btf, const char *enumeration,
                   const char *constant, int32_t *value)
 {
     const uint8_t *type = find(btf, ENUM, enumeration), *part;

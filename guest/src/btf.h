@@ -13,7 +13,9 @@
 
 struct btf {
     const uint8_t *types, *strings;
-    uint32_t types_length, strings_length, count, named;
+    uint32_t types_length, strings_length;
+    /* Types up to `next` have been looked at: the first ones often do */
+    uint32_t next, count, named;
     uint32_t *index;            /* where type N begins; [0] is void */
     uint32_t *names;            /* where structures and enumerations do */
 };
@@ -24,16 +26,16 @@ struct btf_member {
 
 /* There are at most so many types, 0: not BTF of this machine */
 uint32_t btf_room(const uint8_t *data, size_t length);
-/* `index` has room for 2 * btf_room() + 1 numbers; false: malformed */
+/* `index` has room for 2 * btf_room() + 1 numbers; false: not BTF */
 bool btf_open(struct btf *btf, const uint8_t *data, size_t length,
               uint32_t *index);
 /* Bytes of a structure, 0: there is none of that name */
-uint32_t btf_size(const struct btf *btf, const char *structure);
+uint32_t btf_size(struct btf *btf, const char *structure);
 /* A member, also of an anonymous part of the structure */
-bool btf_member(const struct btf *btf, const char *structure,
+bool btf_member(struct btf *btf, const char *structure,
                 const char *member, struct btf_member *found);
 /* The value of a constant of the enumeration */
-bool btf_constant(const struct btf *btf, const char *enumeration,
+bool btf_constant(struct btf *btf, const char *enumeration,
                   const char *constant, int32_t *value);
 
 #endif

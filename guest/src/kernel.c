@@ -42,7 +42,7 @@ static const struct wanted {
 #undef WANT
 };
 
-static bool flag(const struct btf *btf, const char *name, uint64_t *mask)
+static bool flag(struct btf *btf, const char *name, uint64_t *mask)
 {
     int32_t bit;
 
@@ -54,7 +54,7 @@ static bool flag(const struct btf *btf, const char *name, uint64_t *mask)
 }
 
 /* `more`: so many bits behind the constant */
-static bool buffer_flag(const struct btf *btf, const char *name, int more,
+static bool buffer_flag(struct btf *btf, const char *name, int more,
                         uint64_t *mask)
 {
     int32_t bit;
@@ -67,7 +67,7 @@ static bool buffer_flag(const struct btf *btf, const char *name, int more,
     return true;
 }
 
-static const char *layout_of(struct kernel_layout *l, const struct btf *btf)
+static const char *layout_of(struct kernel_layout *l, struct btf *btf)
 {
     for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); i++) {
         const struct wanted *w = &wanted[i];

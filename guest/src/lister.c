@@ -10,8 +10,10 @@
 #include "listing.h"
 #include "mounts.h"
 #include "privileges.h"
+#include "probe.h"
 #include "resolve.h"
 #include "scan.h"
+#include "walk.h"
 
 /* Large, and only touched where used */
 static struct kernel kernel;
@@ -20,6 +22,7 @@ static struct mounts mounts;
 static struct listing listing;
 static struct scan scan;
 static struct resolve resolve;
+static struct walk walk;
 static struct listing_figures figures;
 
 static uint64_t cpu_us(const struct rusage *usage)
@@ -29,29 +32,85 @@ static uint64_t cpu_us(const struct rusage *usage)
            usage->ru_stime.tv_usec;
 }
 
-/* By the kernel's page structures.  NULL when all is well. */
-static const char *list_pages(struct budget *b)
+/* The tables share what is left of the memory; there are more pages than
+ * files, and more runs than parts of one. */
+static const char *make_tables(struct budget *b, const struct kernel *k)
 {
     size_t left = budget_left(b) - (1 << 20);
     size_t per_run = sizeof(struct run) + 2 * sizeof(uint32_t);
-    bool more;
 
     resolve.disks = &disks;
     resolve.mounts = &mounts;
     resolve.listing = &listing;
     resolve.budget = b;
     resolve.figures = &figures;
-    if (!scan_init(&scan, &kernel, b, &figures,
+    if (!scan_init(&scan, k, b, &figures,
                    left / 2 / per_run * sizeof(struct run), left / 4) ||
         !resolve_init(&resolve, &scan, left / 4)) {
         return "tables do not fit into the memory limit";
     }
+    return NULL;
+}
+
+static void list_pages(struct budget *b)
+{
+    bool more;
+
     do {
         more = scan_some(&scan);
         resolve_runs(&resolve);
         scan_clear(&scan);
     } while (more && !b->ended);
-    return NULL;
+}
+
+static void list_files(struct budget *b)
+{
+    enum listing_status ended;
+
+    walk_files(&walk);
+    /* What was found before a limit was reached is listed all the same. */
+    ended = b->ended;
+    b->ended = LISTING_WHOLE;
+    b->limit_us += b->limit_us / 4;
+    resolve_runs(&resolve);
+    b->ended = ended ? ended : b->ended;
+    listing_skip(&listing, LISTING_WHY_METHOD, 0,
+                 "metadata, and files nobody finds by name");
+}
+
+/* Opens what the best method needs that works. */
+static enum listing_method choose(enum listing_method wanted,
+                                  struct budget *b)
+{
+    const char *why;
+
+    if (wanted != LISTING_METHOD_FILES) {
+        why = kernel_open(&kernel, b);
+        if (!why) {
+            why = make_tables(b, &kernel);
+        }
+        if (!why && !probe(&kernel, &scan.owners)) {
+            why = "the kernel's page structures are not as expected";
+        }
+        if (!why) {
+            return LISTING_METHOD_PAGES;
+        }
+        listing_skip(&listing, LISTING_WHY_METHOD, 0, "%s", why);
+    }
+    if (wanted != LISTING_METHOD_PAGES) {
+        why = resident_open(&walk.resident, b);
+        if (!why) {
+            why = make_tables(b, NULL);
+        }
+        if (!why) {
+            walk.scan = &scan;
+            walk.mounts = &mounts;
+            walk_processes(&walk);
+            return LISTING_METHOD_FILES;
+        }
+        listing_skip(&listing, LISTING_WHY_METHOD, 0, "%s", why);
+    }
+    return LISTING_METHOD_NONE;
 }
 
 int lister_run(int fd, const struct lister_options *options)
@@ -73,19 +132,16 @@ int lister_run(int fd, const struct lister_options *options)
     for (uint32_t i = 0; i < disks.disks; i++) {
         listing_put_disk(&listing, &disks.disk[i]);
     }
-    why = kernel_open(&kernel, &budget);
-    if (why) {
-        listing_skip(&listing, LISTING_WHY_METHOD, 0, "%s", why);
-    } else {
-        method = LISTING_METHOD_PAGES;
-    }
-    why = options->keep_privileges ? NULL : privileges_drop(false);
-    if (!why && method == LISTING_METHOD_PAGES) {
-        why = list_pages(&budget);
-    }
+    method = choose(options->method, &budget);
+    why = options->keep_privileges ? NULL :
+          privileges_drop(method == LISTING_METHOD_FILES);
     if (why) {
         listing_skip(&listing, LISTING_WHY_OTHER, 0, "%s", why);
         method = LISTING_METHOD_NONE;
+    } else if (method == LISTING_METHOD_PAGES) {
+        list_pages(&budget);
+    } else if (method == LISTING_METHOD_FILES) {
+        list_files(&budget);
     }
     getrusage(RUSAGE_SELF, &usage);
     listing_end(&listing, method == LISTING_METHOD_NONE ? LISTING_FAILED :

@@ -111,28 +111,49 @@ static void load(struct owners *o, const struct kernel *k,
     owner->minor = KERNEL_MINOR(device);
 }
 
+/* Where the owner's number is in the hash table, or would be */
+static uint32_t *slot_of(struct owners *o, uint64_t mapping)
+{
+    uint32_t slot = (mapping * UINT64_C(0x9e3779b97f4a7c15)) >> 32 &
+                    (o->slots - 1);
+
+    while (o->hash[slot] &&
+           o->owner[o->hash[slot] - 1].mapping != mapping) {
+        slot = (slot + 1) & (o->slots - 1);
+    }
+    return &o->hash[slot];
+}
+
 uint32_t owners_find(struct owners *o, const struct kernel *k,
                      uint64_t mapping)
 {
-    uint32_t slot;
+    uint32_t *slot;
 
     if (o->last != UINT32_MAX && o->owner[o->last].mapping == mapping) {
         return o->last;
     }
-    slot = (mapping * UINT64_C(0x9e3779b97f4a7c15)) >> 32 & (o->slots - 1);
-    for (; o->hash[slot]; slot = (slot + 1) & (o->slots - 1)) {
-        if (o->owner[o->hash[slot] - 1].mapping == mapping) {
-            return o->last = o->hash[slot] - 1;
+    slot = slot_of(o, mapping);
+    if (!*slot) {
+        if (o->count == o->room) {
+            return UINT32_MAX;
         }
+        *slot = ++o->count;
+        o->owner[*slot - 1].mapping = mapping;
+        load(o, k, &o->owner[*slot - 1]);
     }
-    if (o->count == o->room) {
+    return o->last = *slot - 1;
+}
+
+uint32_t owners_add(struct owners *o, const struct owner *owner)
+{
+    uint32_t *slot = slot_of(o, owner->mapping);
+
+    if (*slot || o->count == o->room) {
         return UINT32_MAX;
     }
-    o->last = o->count++;
-    o->hash[slot] = o->count;
-    o->owner[o->last].mapping = mapping;
-    load(o, k, &o->owner[o->last]);
-    return o->last;
+    *slot = ++o->count;
+    o->owner[*slot - 1] = *owner;
+    return *slot - 1;
 }
 
 const char *owner_file_system(uint64_t magic, bool *network)

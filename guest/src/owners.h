@@ -49,6 +49,10 @@ void owners_clear(struct owners *o);
 uint32_t owners_find(struct owners *o, const struct kernel *k,
                      uint64_t mapping);
 
+/* Another owner, found otherwise; `mapping` is what tells it apart.
+ * UINT32_MAX: it is there already, or no room */
+uint32_t owners_add(struct owners *o, const struct owner *owner);
+
 #define MAGIC_EXT   0xef53
 #define MAGIC_XFS   0x58465342
 #define MAGIC_BDEV  0x62646576

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <linux/audit.h>
@@ -19,6 +21,10 @@
 #include <linux/seccomp.h>
 
 #define NOBODY 65534
+
+#ifndef SYS_openat2
+#define SYS_openat2 437
+#endif
 
 #if defined(__x86_64__)
 #define ARCHITECTURE AUDIT_ARCH_X86_64
@@ -78,6 +84,10 @@ static struct sock_filter filter[] = {
 /* What walking needs besides, before the refusal of all the rest */
 static struct sock_filter walking[] = {
     ALLOW_READING(openat, 2),
+    /* Its flags are where a filter does not see them; RLIMIT_FSIZE and the
+     * want of capabilities do for it. */
+    ALLOW(openat2),
+    ALLOW(name_to_handle_at),
     ALLOW(getdents64),
     ALLOW(fstat),
 #ifdef SYS_newfstatat
@@ -115,9 +125,15 @@ const char *privileges_drop(bool walk)
     };
     struct __user_cap_data_struct caps[2] = { { 0 } };
     uint32_t kept = 1u << CAP_DAC_READ_SEARCH;
+    struct rlimit nothing = { 0, 0 };
+    struct stat st;
 
     if (walk) {
         kept |= 1u << CAP_FOWNER;       /* mincore() of others' files */
+    }
+    if (!fstat(STDOUT_FILENO, &st) && !S_ISREG(st.st_mode) &&
+        setrlimit(RLIMIT_FSIZE, &nothing)) {
+        return "writing to files cannot be forbidden";
     }
     caps[0].effective = caps[0].permitted = kept;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||

@@ -21,7 +21,7 @@ bool scan_init(struct scan *s, const struct kernel *k, struct budget *b,
     s->room = run_bytes / sizeof(struct run);
     s->run = budget_alloc(b, s->room * sizeof(struct run));
     s->buffer = budget_alloc(b, CHUNK);
-    s->next = k->ram[0].physical / s->page_size;
+    s->next = k ? k->ram[0].physical / s->page_size : 0;
     return s->run && s->buffer && owners_init(&s->owners, b, owner_bytes);
 }
 

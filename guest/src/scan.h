@@ -43,6 +43,7 @@ struct scan {
     bool head_cached;
 };
 
+/* Without a kernel the runs are somebody else's to fill. */
 bool scan_init(struct scan *s, const struct kernel *k, struct budget *b,
                struct listing_figures *f, size_t run_bytes,
                size_t owner_bytes);
