@@ -130,6 +130,37 @@ class Guest(abc.ABC):
         """
 
     @abc.abstractmethod
+    def agent(self, command, arguments=None, timeout=5.0):
+        """Run a command of qemu-guest-agent, return what it returned.
+
+        The agent is a program in the guest: what it returns may be
+        anything, of up to agent.MAX_REPLY bytes.
+
+        :param arguments: mapping
+        :param timeout: seconds
+        :raises AgentUnavailable: there is none
+        :raises AgentTimeout:
+        :raises AgentError: it answered with an error
+        :raises MalformedReply:
+        """
+
+    @abc.abstractmethod
+    def channel_state(self, name):
+        """Return the state of the virtio-serial port of that name.
+
+        channel.MISSING, CLOSED, or OPEN if a program of the guest has
+        it open.
+        """
+
+    @abc.abstractmethod
+    def open_channel(self, name):
+        """Connect to the host's end of a virtio-serial port.
+
+        :returns: channel.Channel
+        :raises ChannelUnavailable: there is none, or it is in use
+        """
+
+    @abc.abstractmethod
     def progress(self, dedup=True):
         """Look at the migration that leaves this guest's host.
 

@@ -82,7 +82,7 @@ def _serial(spec, paths):
     if any(c.device == 'virtio-serial' for c in spec.channels):
         argv += ['-device', 'virtio-serial-pci,id=channels']
     for number, channel in enumerate(spec.channels):
-        chardev = 'channel%d' % number
+        chardev = chardev_id(number)
         backend = ('file' if channel.backend == 'file'
                    else 'socket,server=on,wait=off')
         argv += ['-chardev', '%s,id=%s,path=%s' % (
@@ -94,6 +94,11 @@ def _serial(spec, paths):
                 'driver': 'virtserialport', 'chardev': chardev,
                 'name': channel.name})]
     return argv
+
+
+def chardev_id(number):
+    """Return the id of the chardev of a channel."""
+    return 'channel%d' % number
 
 
 def blockdevs(name, disk):

@@ -6,6 +6,8 @@ import shutil
 import socket
 import tempfile
 
+from nova_dedup_migrate.hypervisor import agent
+from nova_dedup_migrate.hypervisor import channel
 from nova_dedup_migrate.hypervisor import command
 from nova_dedup_migrate.hypervisor import direct_migration
 from nova_dedup_migrate.hypervisor import errors
@@ -48,10 +50,10 @@ class DirectGuest(qmp_guest.QmpGuest):
 
     def channel(self, name):
         """Path of a channel: its file, or its socket."""
-        for channel in self.spec.channels:
-            if channel.name == name:
+        for known in self.spec.channels:
+            if known.name == name:
                 return (self.run_dir / (name + '.log')
-                        if channel.backend == 'file'
+                        if known.backend == 'file'
                         else self._sockets / (name + '.sock'))
         raise KeyError(name)
 
@@ -167,6 +169,37 @@ class DirectGuest(qmp_guest.QmpGuest):
 
     def disks(self):
         return {name: name for name in self.spec.disk_ids()}
+
+    # Guest
+
+    def agent(self, command, arguments=None, timeout=5.0):
+        if self.channel_state(agent.PORT) != channel.OPEN:
+            raise errors.AgentUnavailable(
+                reason='it does not run in guest %s' % self.name)
+        try:
+            with self.open_channel(agent.PORT) as connection:
+                return agent.execute(connection, command, arguments,
+                                     timeout)
+        except errors.ChannelUnavailable as error:
+            raise errors.AgentUnavailable(reason=str(error)) from error
+
+    def channel_state(self, name):
+        for number, known in enumerate(self.spec.channels):
+            if known.name == name and known.device == 'virtio-serial':
+                label = command.chardev_id(number)
+                return (channel.OPEN if any(
+                    one.get('label') == label and one.get('frontend-open')
+                    for one in self.qmp('query-chardev'))
+                    else channel.CLOSED)
+        return channel.MISSING
+
+    def open_channel(self, name):
+        for known in self.spec.channels:
+            if (known.name, known.device, known.backend) == (
+                    name, 'virtio-serial', 'socket'):
+                return channel.SocketChannel(name, self.channel(name))
+        raise errors.ChannelUnavailable(
+            channel=name, reason='guest %s has none' % self.name)
 
     # Migration
 

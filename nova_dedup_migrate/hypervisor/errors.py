@@ -79,6 +79,28 @@ class MalformedReply(HypervisorError):
     template = 'malformed reply: {field} is {value!r}, expected {expected}'
 
 
+class AgentUnavailable(HypervisorError):
+    """There is no qemu-guest-agent that could be asked."""
+
+    template = 'the guest agent cannot be used: {reason}'
+
+
+class AgentTimeout(HypervisorError):
+    template = 'the guest agent did not answer {command} within {seconds} s'
+
+
+class AgentError(HypervisorError):
+    """The agent answered a command with an error."""
+
+    template = '{command} in the guest: {description}'
+
+
+class ChannelUnavailable(HypervisorError):
+    """A port of the guest's cannot be used from here, or not any more."""
+
+    template = 'channel {channel} cannot be used: {reason}'
+
+
 class WaitTimeout(HypervisorError):
     template = '{what} did not happen within {seconds} s'
 

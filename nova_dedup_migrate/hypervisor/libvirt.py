@@ -15,6 +15,7 @@ import libvirt
 
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import events
+from nova_dedup_migrate.hypervisor import libvirt_channel
 from nova_dedup_migrate.hypervisor import libvirt_host
 from nova_dedup_migrate.hypervisor import libvirt_migration
 from nova_dedup_migrate.hypervisor import libvirt_monitor
@@ -205,6 +206,19 @@ class LibvirtGuest(qmp_guest.QmpGuest):
     def disks(self):
         with libvirt_monitor.converting(self.name, 'read the XML'):
             return libvirt_xml.disks(self.domain().XMLDesc())
+
+    # Guest
+
+    def agent(self, command, arguments=None, timeout=5.0):
+        return libvirt_channel.execute(self.domain(), command, arguments,
+                                       timeout)
+
+    def channel_state(self, name):
+        with libvirt_monitor.converting(self.name, 'read the XML'):
+            return libvirt_channel.state(self.domain().XMLDesc(), name)
+
+    def open_channel(self, name):
+        return libvirt_channel.LibvirtChannel(self.domain(), name)
 
     # Migration
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a planner asks for."""
 
+from nova_dedup_migrate.hypervisor import channel
+from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import memory
 from nova_dedup_migrate.tests.functional.hypervisor.suites import suite
 
@@ -43,6 +45,14 @@ class FactsSuite(suite.Suite):
         self.assertTrue(name)
         guest.qmp('qom-get', path='/machine/peripheral/' + device,
                   property='type')
+
+    def test_nobody_to_talk_to(self):
+        guest = self.started()
+        self.assertEqual(channel.MISSING, guest.channel_state('port'))
+        self.assertRaises(errors.ChannelUnavailable, guest.open_channel,
+                          'port')
+        self.assertRaises(errors.AgentUnavailable, guest.agent,
+                          'guest-info')
 
     def test_progress_without_a_migration(self):
         guest = self.started()
