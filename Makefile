@@ -52,6 +52,10 @@ lab-ready: env
 lab-migrate: ## Migrate a guest in it, stock and deduplicated in turn
 	@$(LAB_PYTHON) -m lab $(LAB) migrate $(ARGS)
 
+.PHONY: lab-faults
+lab-faults: ## End its programs during migrations, see what comes of it
+	@$(LAB_PYTHON) -m lab $(LAB) faults $(ARGS)
+
 .PHONY: lab-status
 lab-status: ## Show the lab's hosts and services
 	@$(LAB_PYTHON) -m lab $(LAB) status $(ARGS)

@@ -49,26 +49,39 @@ def syslinux_config(workload):
             '  INITRD initrd\n  APPEND %s\n' % workload.append)
 
 
-def build(workload: Workload) -> Path:
+def build(workload: Workload, data: int) -> Path:
     """The raw image for a workload, built if it is not cached.
 
+    :param data: MiB of files in its second partition
     :raises BuildError: a tool is missing or fails
     """
     linux = guest_image()
     name = cache.key(str(linux.kernel), syslinux_config(workload),
-                     [Path(__file__)])
+                     str(data), [Path(__file__)])
 
     def fill(work):
-        _fill(work, linux, workload)
+        _fill(work, linux, workload, data)
 
     return cache.entry('bootdisk', name, fill) / 'disk.raw'
 
 
-def _fill(work, linux, workload):
+def build_data(data: int, seed: int) -> Path:
+    """A raw image with files and nothing else, likewise.
+
+    :param data: MiB of files
+    :param seed: of their content
+    :raises BuildError: a tool is missing or fails
+    """
+    name = cache.key('data', str(data), str(seed), [Path(__file__)])
+    return cache.entry('bootdisk', name, lambda work: make_disk(
+        work, data, seed, name='disk')) / 'disk.raw'
+
+
+def _fill(work, linux, workload, data_mib):
     if not _BOOT_CODE.exists():
         raise BuildError('%s is missing: install the packages syslinux, '
                          'syslinux-common and mtools' % _BOOT_CODE)
-    data = make_disk(work, workload.cache).path
+    data = make_disk(work, data_mib).path
     size = os.stat(data).st_size
     image = work / 'disk.raw'
     image.touch()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real OpenStack with two compute hosts on this machine.
 
-    python -m lab up | status | migrate | logs | down
+    python -m lab up | status | migrate | faults | logs | down
 """
 
 import argparse
@@ -14,7 +14,10 @@ from lab import check
 from lab import client
 from lab import cloud as clouds
 from lab import demonstration
+from lab import endurance
 from lab import errors
+from lab import faults
+from lab import instances
 from lab import settings
 from lab import steps
 from lab import table
@@ -36,49 +39,37 @@ def _parser():
              'build/lab-NAME with another name)')
     commands = parser.add_subparsers(dest='command', required=True)
     one = commands.add_parser('up', help='bring it up')
-    one.add_argument(
-        '--profile', choices=settings.PROFILES, default='shared',
-        help='where disks are (default: %(default)s)')
-    one.add_argument(
-        '--driver', default='dedup', metavar='DRIVER[,DRIVER]',
-        type=_each(settings.DRIVERS),
-        help='Nova driver of both hosts, or of each: dedup or stock '
-             '(default: %(default)s)')
-    one.add_argument(
-        '--qemu', default='patched', metavar='QEMU[,QEMU]',
-        type=_each(settings.QEMUS),
-        help='QEMU of both hosts, or of each: patched or stock '
-             '(default: %(default)s)')
-    one.add_argument(
-        '--migration-rate', type=_rate, default='100', metavar='MBIT',
-        help='Mbit/s of the link that migrations take, 0: not limited '
-             '(default: %(default)s)')
-    one.add_argument(
-        '--storage-rate', type=_rate, default='0', metavar='MBIT',
-        help="Mbit/s of the storage's link (default: not limited)")
+    _add_settings(one)
     one.set_defaults(run=_up)
     one = commands.add_parser(
         'check', help='a test: up, migrations both ways, down')
-    one.add_argument('--profile', choices=settings.PROFILES,
-                     default='shared')
+    _add_settings(one)
+    _add_migrations(one)
     one.set_defaults(run=_check)
     one = commands.add_parser('status', help='show hosts and services')
     one.set_defaults(run=_status)
     one = commands.add_parser(
         'migrate', help='migrate a guest, stock and dedup in alternation')
-    one.add_argument('--rounds', type=int, default=2,
-                     help='migrations of each kind (default: %(default)s)')
-    one.add_argument('--kinds', default='stock,dedup',
-                     type=lambda text: tuple(text.split(',')),
-                     help='which (default: %(default)s)')
-    one.add_argument('--disk', choices=('image', 'volume'),
-                     help='what the guest boots from (default: a volume '
-                          'with profile volume, else an image)')
+    _add_migrations(one)
     one.add_argument('--keep', action='store_true',
                      help='leave the instances in the cloud')
     one.add_argument('--json', type=pathlib.Path, metavar='FILE',
                      help='write the figures there, too')
     one.set_defaults(run=_migrate)
+    one = commands.add_parser(
+        'faults', help='end programs while an instance migrates, and look '
+                       'what becomes of it')
+    one.add_argument('--faults', default=','.join(faults.FAULTS),
+                     type=_some_of(faults.FAULTS), metavar='FAULT,...',
+                     help='of %s (default: all)' % ', '.join(faults.FAULTS))
+    one.add_argument('--moments', default=','.join(endurance.MOMENTS),
+                     type=_some_of(endurance.MOMENTS), metavar='MOMENT,...',
+                     help='of %s (default: all)' % ', '.join(
+                         endurance.MOMENTS))
+    one.add_argument('--repeat', type=int, default=1,
+                     help='times (default: %(default)s)')
+    _add_disks(one)
+    one.set_defaults(run=_faults)
     one = commands.add_parser('logs', help="show the services' last lines")
     one.add_argument('service', nargs='*',
                      help='HOST or HOST/NAME (default: what has ended)')
@@ -88,6 +79,81 @@ def _parser():
     one = commands.add_parser('down', help='end it; only its folder stays')
     one.set_defaults(run=_down)
     return parser
+
+
+def _add_settings(parser):
+    """Add the options that say what a lab is like."""
+    parser.add_argument(
+        '--profile', choices=settings.PROFILES, default='shared',
+        help='where disks are (default: %(default)s)')
+    parser.add_argument(
+        '--driver', default='dedup', metavar='DRIVER[,DRIVER]',
+        type=_each(settings.DRIVERS),
+        help='Nova driver of both hosts, or of each: dedup or stock '
+             '(default: %(default)s)')
+    parser.add_argument(
+        '--qemu', default='patched', metavar='QEMU[,QEMU]',
+        type=_each(settings.QEMUS),
+        help='QEMU of both hosts, or of each: patched or stock '
+             '(default: %(default)s)')
+    parser.add_argument(
+        '--migration-rate', type=_rate, default='100', metavar='MBIT',
+        help='Mbit/s of the link that migrations take, 0: not limited '
+             '(default: %(default)s)')
+    parser.add_argument(
+        '--storage-rate', type=_rate, default='0', metavar='MBIT',
+        help="Mbit/s of the storage's link (default: not limited)")
+    parser.add_argument(
+        '--tls', action='store_true',
+        help='live_migration_with_native_tls, with certificates')
+
+
+def _settings(args):
+    return settings.Settings(
+        args.profile, args.driver, args.qemu, args.migration_rate,
+        args.storage_rate, args.tls)
+
+
+def _add_migrations(parser):
+    """Add the options that say what is migrated, and how."""
+    parser.add_argument('--rounds', type=int, default=2,
+                        help='migrations of each kind (default: '
+                             '%(default)s)')
+    parser.add_argument('--kinds', default='stock,dedup',
+                        type=lambda text: tuple(text.split(',')),
+                        help='which; one may be named twice (default: '
+                             '%(default)s)')
+    parser.add_argument('--at-once', action='store_true',
+                        help='migrate all kinds at the same time, two in '
+                             'opposite directions')
+    _add_disks(parser)
+
+
+def _add_disks(parser):
+    parser.add_argument('--disk', choices=instances.ROOTS,
+                        help='what the guest boots from (default: a volume '
+                             'with profile volume, else an image)')
+    parser.add_argument('--second-disk', choices=instances.SECONDS,
+                        help='where half of its files are (default: there '
+                             'is no second disk)')
+
+
+def _demonstration(args, known, keep=False):
+    return demonstration.Demonstration(
+        args.kinds, args.rounds,
+        instances.Disks.of(known, args.disk, args.second_disk),
+        args.at_once, keep)
+
+
+def _some_of(choices):
+    def read(text):
+        chosen = tuple(text.split(','))
+        for one in chosen:
+            if one not in choices:
+                raise argparse.ArgumentTypeError('%r is not one of %s' % (
+                    one, ', '.join(choices)))
+        return chosen
+    return read
 
 
 def _each(choices):
@@ -108,9 +174,7 @@ def _rate(text):
 
 def _up(args):
     progress = steps.Progress()
-    cloud = up.up(args.name, args.folder, settings.Settings(
-        args.profile, args.driver, args.qemu, args.migration_rate,
-        args.storage_rate), progress)
+    cloud = up.up(args.name, args.folder, _settings(args), progress)
     print()
     _print_services(cloud)
     print('\nThe lab is up after %.0f s. To use it:\n\n  source %s\n'
@@ -120,7 +184,9 @@ def _up(args):
 
 
 def _check(args):
-    return check.run(args.name, args.folder, settings.Settings(args.profile))
+    ours = _settings(args)
+    return check.run(args.name, args.folder, ours,
+                     _demonstration(args, ours))
 
 
 def _print_services(cloud):
@@ -139,11 +205,12 @@ def _print_services(cloud):
 def _status(args):
     cloud = clouds.Cloud.load(args.name, args.folder)
     value = cloud.settings
-    print('profile %s, drivers %s, QEMUs %s; links: migration %s, storage '
-          '%s\n' % (value.profile, ', '.join(value.drivers),
-                    ', '.join(value.qemus),
-                    topology.text(value.migration_rate),
-                    topology.text(value.storage_rate)))
+    print('profile %s, drivers %s, QEMUs %s; links: migration %s%s, '
+          'storage %s\n' % (value.profile, ', '.join(value.drivers),
+                            ', '.join(value.qemus),
+                            topology.text(value.migration_rate),
+                            ' with TLS' if value.tls else '',
+                            topology.text(value.storage_rate)))
     _print_services(cloud)
     print()
     try:
@@ -156,14 +223,20 @@ def _status(args):
 
 def _migrate(args):
     cloud = clouds.Cloud.load(args.name, args.folder)
-    disk = args.disk or ('volume' if cloud.settings.profile == 'volume'
-                         else 'image')
-    if disk == 'volume' and not cloud.settings.has_cinder:
-        raise errors.LabError('profile %s has no volumes' % (
-            cloud.settings.profile))
-    return demonstration.run(cloud, args.kinds, args.rounds,
-                             disk == 'volume', args.keep, args.json,
-                             steps.Progress())
+    return demonstration.run(
+        cloud, _demonstration(args, cloud.settings, args.keep), args.json,
+        steps.Progress())
+
+
+def _faults(args):
+    cloud = clouds.Cloud.load(args.name, args.folder)
+    trials = endurance.Endurance(
+        cloud, instances.Disks.of(cloud.settings, args.disk,
+                                  args.second_disk),
+        steps.Progress()).run(args.faults * args.repeat, args.moments)
+    print()
+    print(endurance.show(trials))
+    return 1 if any(one.problems for one in trials) else 0
 
 
 def _logs(args):

@@ -8,6 +8,7 @@ The folder (build/lab by default) holds::
     HOST/NAME.log           output of the programs of a host
     HOST/etc, HOST/var      what the host has at /etc/nova, /var/lib/nova …
     openrc, clouds.yaml     for users of the cloud
+    data.raw                what ephemeral disks of the lab's guest hold
     python/                 environment in which our package is installed
     environment             path of the one that OpenStack is installed in
 """
@@ -121,6 +122,11 @@ class Cloud:
         return (self.folder / 'done' / name).exists()
 
     # Configuration
+
+    @property
+    def data_disk(self):
+        """Path of what is put on ephemeral disks of the lab's guest."""
+        return self.folder / 'data.raw'
 
     def render(self, template, **values):
         return self._templates.get_template(template).render(

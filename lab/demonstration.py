@@ -7,48 +7,41 @@ links, downtime as libvirt at the destination has it, and the content of
 the guest's memory, which the guest verifies.
 """
 
+import concurrent.futures
 import dataclasses
 import json
-import re
-import time
 
 from lab import client
 from lab import errors
 from lab import guest
+from lab import instances
+from lab import migrations
 from lab import table
-
-#: Kind of migration -> flavor.
-KINDS = {'stock': 'small-stock', 'dedup': 'small'}
-_DOWNTIME = re.compile(r'^Total downtime:\s+(\d+)\s+ms', re.MULTILINE)
-_LIMIT = 900
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
-    """One migration.
+class Demonstration:
+    """What is shown.
 
-    :ivar seconds: from the request to status ACTIVE on the other host
-    :ivar link_bytes: the source sent on the migration network
-    :ivar downtime_ms: None if libvirt does not tell
-    :ivar verified: bytes of the guest's memory that have the right
-        content
-    :ivar errors: wrong pages
+    :ivar kinds: of instances.KINDS, one instance for each; one may be
+        there twice
+    :ivar rounds: migrations of each
+    :ivar disks: instances.Disks
+    :ivar at_once: all migrate at the same time, two of them from
+        different hosts and so in opposite directions
+    :ivar keep: do not delete them
     """
 
-    kind: str
-    source: str
-    destination: str
-    seconds: float
-    link_bytes: int
-    downtime_ms: int | None
-    verified: int
-    errors: int
-    migration: str
+    kinds: tuple = tuple(instances.KINDS)
+    rounds: int = 2
+    disks: instances.Disks = instances.Disks()
+    at_once: bool = False
+    keep: bool = False
 
 
-def run(cloud, kinds, rounds, volume, keep, json_file, progress):
+def run(cloud, wanted, json_file, progress):
     """Show it; returns the exit status."""
-    outcomes = measure(cloud, kinds, rounds, volume, keep, progress)
+    outcomes = measure(cloud, wanted, progress)
     print()
     print(show(outcomes))
     if json_file is not None:
@@ -57,155 +50,86 @@ def run(cloud, kinds, rounds, volume, keep, json_file, progress):
     return 1 if any(one.errors for one in outcomes) else 0
 
 
-def measure(cloud, kinds, rounds, volume, keep, progress):
-    """Boot a guest of each kind and migrate them; a list of Outcome.
+def measure(cloud, wanted, progress):
+    """Boot the guests and migrate them; a list of Outcome.
 
-    :param kinds: of KINDS
-    :param rounds: migrations of each
-    :param volume: they boot from Cinder volumes
-    :param keep: do not delete them
+    :param wanted: Demonstration
     :raises LabError: one does not start, or does not arrive
     """
-    for kind in kinds:
-        if kind not in KINDS:
+    for kind in wanted.kinds:
+        if kind not in instances.KINDS:
             raise errors.LabError('there is no kind %s: choose from %s' % (
-                kind, ', '.join(KINDS)))
+                kind, ', '.join(instances.KINDS)))
     compute = client.connect(cloud).compute
-    servers, outcomes = {}, []
+    servers, outcomes = [], []
     try:
-        for kind in kinds:
-            servers[kind] = boot(cloud, 'demo-' + kind, KINDS[kind], volume)
-        for kind in kinds:
-            servers[kind] = wait_active(compute, servers[kind])
-            terminal = guest.console(host_of(cloud, servers[kind]),
-                                     servers[kind].id)
-            guest.ready(terminal)
-            progress.say('%s: runs on %s, its memory is filled' % (
-                servers[kind].name, host_of(cloud, servers[kind]).name))
-        for number in range(rounds):
-            for kind in kinds:
-                outcome = migrate(cloud, kind, servers[kind])
+        for number, kind in enumerate(wanted.kinds):
+            again = wanted.kinds[:number].count(kind)
+            name = 'demo-%s%s' % (kind, '-%d' % (again + 1) if again else '')
+            servers.append(instances.boot(cloud, name, kind, wanted.disks))
+        for number, server in enumerate(servers):
+            servers[number] = _ready(cloud, server, progress)
+        if wanted.at_once:
+            _spread(cloud, wanted.kinds, servers, progress)
+        for number in range(wanted.rounds):
+            for outcome in _round(cloud, wanted, servers):
                 outcomes.append(outcome)
                 progress.say(
                     '%s, round %d: %.1f s, %.0f MB' % (
-                        kind, number + 1, outcome.seconds,
+                        outcome.kind, number + 1, outcome.seconds,
                         outcome.link_bytes / 1e6))
     finally:
-        if not keep:
-            for server in servers.values():
+        if not wanted.keep:
+            for server in servers:
                 compute.delete_server(server, force=True)
     return outcomes
 
 
-def boot(cloud, name, flavor, volume=False):
-    """Ask for an instance of the lab's guest.
-
-    :param volume: its disk is a new Cinder volume
-    """
-    connection = client.connect(cloud)
-    compute = connection.compute
-    for left in compute.servers(name='^%s$' % name):
-        compute.delete_server(left, force=True)
-        compute.wait_for_delete(left, interval=0.5, wait=120)
-    image = connection.image.find_image(guest.IMAGE, ignore_missing=False)
-    disk = {'image_id': image.id}
-    if volume:
-        disk = {'block_device_mapping': [{
-            'boot_index': 0, 'uuid': image.id, 'source_type': 'image',
-            'destination_type': 'volume', 'volume_size': 1,
-            'delete_on_termination': True}]}
-    return compute.create_server(
-        name=name, networks='none', **disk,
-        flavor_id=compute.find_flavor(flavor, ignore_missing=False).id)
+def _ready(cloud, server, progress):
+    server = instances.wait_active(client.connect(cloud).compute, server)
+    host = instances.host_of(cloud, server)
+    guest.ready(guest.console(host, server.id))
+    progress.say('%s: runs on %s, its memory is filled' % (
+        server.name, host.name))
+    return server
 
 
-def wait_active(compute, server, timeout=300.0):
-    """Wait until an instance is ACTIVE.
-
-    :raises LabError: it is not, with Nova's reason
-    """
-    deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
-        server = compute.get_server(server.id)
-        if server.status == 'ACTIVE':
-            return server
-        if server.status == 'ERROR':
-            raise errors.LabError('instance %s: %s' % (
-                server.name, (server.fault or {}).get('message')))
-        time.sleep(0.3)
-    raise errors.LabError('instance %s is %s after %.0f s' % (
-        server.name, server.status, timeout))
+def _spread(cloud, kinds, servers, progress):
+    """See to it that not all of them are on the same host."""
+    if len({server.compute_host for server in servers}) == 1:
+        outcome = migrations.migrate(cloud, kinds[0], servers[0])
+        progress.say('%s: moved to %s first' % (
+            servers[0].name, outcome.destination))
 
 
-def host_of(cloud, server):
-    """The lab host an instance is on."""
-    return cloud.host(server.compute_host)
-
-
-def migrate(cloud, kind, server):
-    """Migrate an instance to wherever Nova likes; an Outcome.
-
-    :raises LabError: it does not arrive
-    """
-    compute = client.connect(cloud).compute
-    server = compute.get_server(server.id)
-    source = host_of(cloud, server)
-    sent, _received = source.link('migration').carried()
-    started = time.monotonic()
-    compute.live_migrate_server(server, block_migration='auto')
-    server, migration = _wait(compute, server, source.name, started)
-    seconds = time.monotonic() - started
-    sent = source.link('migration').carried()[0] - sent
-    destination = host_of(cloud, server)
-    downtime = _downtime(destination, server)
-    verified, wrong, _first = guest.verify(
-        guest.console(destination, server.id))
-    return Outcome(kind, source.name, destination.name, round(seconds, 2),
-                   sent, downtime, verified, wrong, migration)
-
-
-def _wait(compute, server, source, started):
-    """Wait for its arrival; (server, UUID of the migration)."""
-    while time.monotonic() < started + _LIMIT:
-        server = compute.get_server(server.id)
-        if server.status == 'ACTIVE' and server.compute_host != source:
-            return server, _migration(compute, server).uuid
-        if server.status == 'ERROR':
-            break
-        if server.status == 'ACTIVE' and server.task_state is None:
-            status = _migration(compute, server).status
-            if status in ('error', 'failed', 'cancelled'):
-                break
-        time.sleep(0.2)
-    migration = _migration(compute, server)
-    raise errors.LabError(
-        'instance %s did not migrate from %s: it is %s, its migration %s; '
-        'see make lab-logs ARGS="%s"' % (
-            server.name, source, server.status, migration.status, source))
-
-
-def _migration(compute, server):
-    """The newest migration of an instance."""
-    return max(compute.migrations(instance_uuid=server.id),
-               key=lambda one: one.id)
-
-
-def _downtime(host, server):
-    done = host.run(['virsh', 'domjobinfo', '--completed', server.id],
-                    check=False)
-    found = _DOWNTIME.search(done.stdout)
-    return int(found[1]) if found else None
+def _round(cloud, wanted, servers):
+    """Yield an Outcome for each server."""
+    pairs = tuple(zip(wanted.kinds, servers, strict=True))
+    if not wanted.at_once:
+        for kind, server in pairs:
+            yield migrations.migrate(cloud, kind, server)
+        return
+    with concurrent.futures.ThreadPoolExecutor(len(pairs)) as pool:
+        yield from [future.result() for future in [
+            pool.submit(migrations.migrate, cloud, kind, server)
+            for kind, server in pairs]]
 
 
 def show(outcomes):
     """Return the table, and a line that compares the kinds."""
     text = table.text(
         ('kind', 'from', 'to', 'time s', 'link MB', 'downtime ms',
-         'verified MiB', 'wrong pages'),
+         'verified MiB', 'wrong pages', 'used'),
         [(one.kind, one.source, one.destination, '%.1f' % one.seconds,
           '%.1f' % (one.link_bytes / 1e6),
           '-' if one.downtime_ms is None else one.downtime_ms,
-          one.verified >> 20, one.errors) for one in outcomes])
+          one.verified >> 20, one.errors, one.strategy or '-')
+         for one in outcomes])
+    reasons = dict.fromkeys(
+        '%s from %s: %s' % (one.kind, one.source, one.reason)
+        for one in outcomes if one.reason and one.kind != 'stock')
+    if reasons:
+        text += '\n\n' + '\n'.join(reasons)
     means = {kind: [sum(values) / len(values) for values in zip(*(
         (one.seconds, one.link_bytes) for one in outcomes
         if one.kind == kind), strict=True)]

@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import select
+import shutil
 import termios
 import time
 import tty
@@ -23,14 +24,15 @@ from lab import client
 from lab import errors
 
 IMAGE = 'small-linux'
+#: Half of its files are on a second disk, and that disk.
+HALF_IMAGE, DATA_IMAGE = 'small-linux-half', 'small-data'
+#: Nova fills ephemeral disks of instances of this os_type with those files,
+#: see virt_mkfs in the template nova.conf.
+OS_TYPE = 'linux'
 #: MiB of memory, and of anonymous memory filled with a pattern.
 MEMORY = 512
 ANONYMOUS = 16
-#: Name of a flavor -> its extra specs.
-FLAVORS = {
-    'small': {},
-    'small-stock': {'dedup_migrate:strategy': 'off'},
-}
+_DATA_SEED = 2
 
 
 def cache_mib(memory=MEMORY):
@@ -38,36 +40,47 @@ def cache_mib(memory=MEMORY):
     return memory - kernel_mib(memory) - ANONYMOUS - SPARE_MIB - 24
 
 
-def workload(memory=MEMORY):
-    return Workload(cache=cache_mib(memory), anon=ANONYMOUS)
+def workload(memory=MEMORY, disks=1):
+    """What the guest does.
+
+    :param disks: on which its files are, in equal parts
+    """
+    return Workload(cache=cache_mib(memory), anon=ANONYMOUS, disks=disks)
 
 
 def upload(cloud):
-    """Put the image and its flavors into the cloud, where they lack."""
-    connection = client.connect(cloud)
-    _flavors(connection.compute)
-    if any(image.status == 'active'
-           for image in connection.image.images(name=IMAGE)):
+    """Put the guest's image into the cloud, where it lacks."""
+    shutil.copyfile(_data(), cloud.data_disk)
+    return _upload(cloud, IMAGE,
+                   lambda: bootdisk.build(workload(), cache_mib()))
+
+
+def upload_halves(cloud):
+    """Put the images of the guest with two disks there, likewise."""
+    _upload(cloud, DATA_IMAGE, _data)
+    _upload(cloud, HALF_IMAGE,
+            lambda: bootdisk.build(workload(disks=2), cache_mib() // 2),
+            os_type=OS_TYPE)
+
+
+def _data():
+    return bootdisk.build_data(cache_mib() // 2, _DATA_SEED)
+
+
+def _upload(cloud, name, build, **properties):
+    images = client.connect(cloud).image
+    if any(image.status == 'active' for image in images.images(name=name)):
         return 'is there'
-    image = bootdisk.build(workload())
-    for left in connection.image.images(name=IMAGE):
+    path = build()
+    for left in images.images(name=name):
         # an upload that was broken off
-        connection.image.delete_image(left)
-    connection.image.create_image(
-        IMAGE, filename=str(image), disk_format='raw',
+        images.delete_image(left)
+    images.create_image(
+        name, filename=str(path), disk_format='raw',
         container_format='bare', visibility='public',
         validate_checksum=False, timeout=300, wait=True,
-        hw_disk_bus='virtio')
-    return '%d MiB' % (os.stat(image).st_size >> 20)
-
-
-def _flavors(compute):
-    for name, specs in FLAVORS.items():
-        if compute.find_flavor(name) is None:
-            flavor = compute.create_flavor(
-                name=name, ram=MEMORY, vcpus=1, disk=1)
-            if specs:
-                compute.create_flavor_extra_specs(flavor, specs)
+        hw_disk_bus='virtio', **properties)
+    return '%d MiB' % (os.stat(path).st_size >> 20)
 
 
 def console(host, uuid):

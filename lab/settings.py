@@ -25,6 +25,7 @@ class Settings:
     :ivar migration_rate: bytes/s of each compute host's link to the
         migration network, each way; 0: no limit
     :ivar storage_rate: bytes/s of the NAS's link, each way; 0: no limit
+    :ivar tls: whether migrations are encrypted by QEMU
     :ivar password: of the database, the message queue and all users
     """
 
@@ -33,6 +34,7 @@ class Settings:
     qemus: tuple = ('patched', 'patched')
     migration_rate: int = 100 * MBIT
     storage_rate: int = 0
+    tls: bool = False
     password: str = dataclasses.field(
         default_factory=lambda: secrets.token_hex(8), compare=False)
 

@@ -23,6 +23,7 @@ from lab.services import neutron
 from lab.services import nova
 from lab.services import placement
 from lab.services import rabbitmq
+from lab.services import tls
 from lab.services.libvirtd import Libvirtd
 
 _CONTROL = (mariadb, rabbitmq, keystone, placement, glance, nova, neutron,
@@ -51,6 +52,8 @@ def make(cloud):
         host = cloud.lab.add_host(name)
         _private(host, nova.FOLDERS)
         libvirtd(cloud, name).prepare()
+        if settings.tls:
+            tls.issue(cloud, host, host.link('migration').address)
     if settings.has_nas:
         for name in ('control', *settings.hosts):
             _private(cloud.host(name), gluster.CLIENT_FOLDERS)
@@ -70,7 +73,8 @@ def _private(host, folders):
 def libvirtd(cloud, name):
     """The Libvirtd of a compute host."""
     kind = cloud.settings.qemus[cloud.settings.hosts.index(name)]
-    return Libvirtd(cloud.host(name), cloud.qemu(kind), 'migration')
+    return Libvirtd(cloud.host(name), cloud.qemu(kind), 'migration',
+                    tls.FOLDER if cloud.settings.tls else None)
 
 
 def limit(cloud):

@@ -7,6 +7,7 @@ import subprocess
 from lab import client
 from lab import errors
 from lab import guest
+from lab import instances
 from lab import steps
 from lab import topology
 from lab.cloud import Cloud
@@ -55,7 +56,9 @@ def plan(cloud):
         found += cinder.steps(cloud)
     found += nova.steps(cloud)
     found.append(Step('guest image', lambda: guest.upload(cloud),
-                      ('glance', 'nova-api')))
+                      ('glance',)))
+    found.append(Step('flavors', lambda: instances.flavors(cloud),
+                      ('nova-api',)))
     found.append(Step('openrc', functools.partial(_openrc, cloud),
                       ('hosts',)))
     return found

@@ -50,6 +50,11 @@ namespaces = []
 stdio_handler = "file"
 '''
 
+_TLS_CONF = '''\
+migrate_tls_x509_cert_dir = "%(folder)s"
+migrate_tls_x509_verify = 1
+'''
+
 # libvirtd insists on the existence of the accounts that it would use if
 # qemu.conf did not name others; a package we do not need makes them.
 _USER = 'libvirt-qemu:x:64055:64055::/var/lib/libvirt:/usr/sbin/nologin\n'
@@ -64,12 +69,15 @@ class Libvirtd:
     :param qemu: folder of qemu-system-x86_64 and qemu-img
     :param network: name of the host's network that it listens on and
         that migrations take, default the first
+    :param certificates: folder, as the host sees it, of the certificates
+        for migrations with VIR_MIGRATE_TLS, default none
     """
 
-    def __init__(self, host, qemu, network=None):
+    def __init__(self, host, qemu, network=None, certificates=None):
         self.host = host
         self._qemu = pathlib.Path(qemu)
         self._address = host.link(network).address
+        self._certificates = certificates
 
     @property
     def uri(self):
@@ -101,7 +109,10 @@ class Libvirtd:
             uuid.NAMESPACE_OID, self.host.netns)}
         folder = self.host.directory / 'etc/libvirt'
         (folder / 'libvirtd.conf').write_text(_LIBVIRTD_CONF % values)
-        (folder / 'qemu.conf').write_text(_QEMU_CONF % values)
+        text = _QEMU_CONF % values
+        if self._certificates is not None:
+            text += _TLS_CONF % {'folder': self._certificates}
+        (folder / 'qemu.conf').write_text(text)
 
     def _add_accounts(self):
         groups = {each.gr_name for each in grp.getgrall()}

@@ -117,6 +117,12 @@ def start_agent(cloud, name):
         cloud.python, '-m', 'nova_dedup_migrate.cmd.agent'])
 
 
+def computes_are_up(cloud):
+    """Whether Nova believes that it can use all compute hosts."""
+    return {('nova-compute', name)
+            for name in cloud.settings.hosts} <= _up(cloud)
+
+
 def _discover(cloud):
     wanted = {(name, 'control') for name in _DAEMONS}
     wanted |= {('nova-compute', name) for name in cloud.settings.hosts}

@@ -2,14 +2,16 @@
 from unittest import mock
 
 from lab import check
-from lab import demonstration
+from lab import migrations
+from lab import settings
 from lab.hosts import lab as labs
 from nova_dedup_migrate.tests import base
 
 
-def outcome(kind, sent, source='compute1', wrong=0, verified=1 << 28):
-    return demonstration.Outcome(kind, source, 'compute2', 1.0, sent, 1,
-                                 verified, wrong, 'uuid')
+def outcome(kind, sent, source='compute1', wrong=0, verified=1 << 28,
+            **values):
+    return migrations.Outcome(kind, source, 'compute2', 1.0, sent, 1,
+                              verified, wrong, 'uuid', **values)
 
 
 class TestWrong(base.TestCase):
@@ -19,27 +21,46 @@ class TestWrong(base.TestCase):
                 for kind, sent in (('stock', 100), ('dedup', 50))
                 for source in ('compute1', 'compute2')]
 
+    def wrong(self, outcomes, **values):
+        return check.wrong(outcomes, settings.Settings(**values))
+
     def test_good_ones_are_right(self):
-        self.assertEqual([], check.wrong(self.good()))
+        self.assertEqual([], self.wrong(self.good()))
 
     def test_a_wrong_page_is_told(self):
-        self.assertIn('2 wrong pages', check.wrong(
+        self.assertIn('2 wrong pages', self.wrong(
             [*self.good(), outcome('dedup', 1, wrong=2)])[0])
 
     def test_a_guest_that_verified_nothing_is_told(self):
-        self.assertIn('verified nothing', check.wrong(
+        self.assertIn('verified nothing', self.wrong(
             [*self.good(), outcome('dedup', 1, verified=0)])[0])
 
     def test_both_directions_are_wanted(self):
         self.assertEqual(
             ['dedup: not both directions'],
-            check.wrong([one for one in self.good()
-                         if (one.kind, one.source)
-                         != ('dedup', 'compute2')]))
+            self.wrong([one for one in self.good()
+                        if (one.kind, one.source)
+                        != ('dedup', 'compute2')]))
 
     def test_few_bytes_are_wanted(self):
-        self.assertIn('dedup sent', check.wrong(
+        self.assertIn('dedup sent', self.wrong(
             [*self.good(), outcome('dedup', 100)])[0])
+
+    def test_one_kind_alone_is_compared_with_nothing(self):
+        self.assertEqual([], self.wrong(
+            [one for one in self.good() if one.kind == 'dedup']))
+
+    def test_an_ordinary_migration_has_to_say_why(self):
+        """Of hosts that do not both have the driver and the QEMU."""
+        good = [outcome('dedup', 100, strategy='stock', reason='so'),
+                outcome('dedup', 100, 'compute2')]
+        mixed = {'drivers': ('dedup', 'stock')}
+        self.assertEqual([], self.wrong(good, **mixed))
+        self.assertIn('does not say why', self.wrong(
+            good, qemus=('patched', 'stock'))[0])
+        self.assertIn('shared_nas was used', self.wrong(
+            [outcome('dedup', 1, strategy='shared_nas', reason='so'),
+             good[1]], **mixed)[0])
 
 
 class TestRun(base.TestCase):
@@ -48,7 +69,7 @@ class TestRun(base.TestCase):
                        return_value='labs need root')
     def test_what_keeps_it_from_running_is_said(self, missing):
         with mock.patch('builtins.print', autospec=True) as printed:
-            status = check.run('t', self.temporary_dir(), None)
+            status = check.run('t', self.temporary_dir(), None, None)
         self.assertEqual(0, status)
         self.assertEqual(
             [mock.call('lab.check ... SKIPPED: labs need root'),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from lab import demonstration
+from lab import migrations
 from lab import table
 from nova_dedup_migrate.tests import base
 
@@ -28,7 +29,7 @@ class TestShow(base.TestCase):
 
     @staticmethod
     def outcome(kind, seconds, sent, downtime=300):
-        return demonstration.Outcome(
+        return migrations.Outcome(
             kind, 'compute1', 'compute2', seconds, sent, downtime,
             1 << 28, 0, 'uuid')
 

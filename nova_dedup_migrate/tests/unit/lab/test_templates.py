@@ -5,6 +5,7 @@ import configparser
 import types
 
 from lab import cloud as clouds
+from lab import guest
 from lab import settings
 from lab.services import mariadb
 from lab.services import nova
@@ -71,6 +72,24 @@ class TestTemplates(base.TestCase):
                 conf['libvirt']['live_migration_inbound_addr'])
             self.assertTrue(conf['nova_sys_admin']['helper_command']
                             .endswith('--config-file /etc/nova/nova.conf'))
+
+    def test_tls_is_switched_on_where_it_is_wanted(self):
+        for tls in (False, True):
+            cloud = self.cloud('shared')
+            cloud.settings = settings.Settings(tls=tls)
+            conf = self.render(cloud, 'nova.conf', 'compute1', driver='d')
+            self.assertEqual(
+                'true' if tls else None,
+                conf['libvirt'].get('live_migration_with_native_tls'))
+
+    def test_ephemeral_disks_of_the_lab_are_filled(self):
+        cloud = self.cloud('local')
+        conf = self.render(cloud, 'nova.conf', 'compute1', driver='d')
+        kind, command = conf['DEFAULT']['virt_mkfs'].split('=', 1)
+        self.assertEqual(guest.OS_TYPE, kind)
+        self.assertEqual(
+            ['dd', 'if=%s' % cloud.data_disk, 'of=/d/disk.eph0'],
+            (command % {'target': '/d/disk.eph0'}).split()[:3])
 
     def test_the_control_host_has_no_driver(self):
         conf = self.render(self.cloud('shared'), 'nova.conf')

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instances of the lab's guest, made through the Compute API."""
+
+import dataclasses
+import time
+
+from lab import client
+from lab import errors
+from lab import guest
+
+#: Kind of migration -> extra specs of the instance's flavor.
+KINDS = {'stock': {'dedup_migrate:strategy': 'off'}, 'dedup': {}}
+ROOTS = ('image', 'volume')
+SECONDS = ('ephemeral', 'volume')
+_EPHEMERAL_GB = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Disks:
+    """:ivar root: what the instance boots from: image, or a new volume
+    :ivar second: where half of its files are: ephemeral, a disk of
+        Nova's, or a new volume; None: there is no second disk
+    """
+
+    root: str = 'image'
+    second: str | None = None
+
+    @classmethod
+    def of(cls, settings, root=None, second=None):
+        """Return them for a lab with these settings.
+
+        :param root: None: as the lab's profile suggests
+        :raises LabError: the lab has no volumes
+        """
+        root = root or ('volume' if settings.profile == 'volume'
+                        else 'image')
+        if 'volume' in (root, second) and not settings.has_cinder:
+            raise errors.LabError('profile %s has no volumes' % (
+                settings.profile))
+        return cls(root, second)
+
+
+def boot(cloud, name, kind, disks):
+    """Ask for an instance; one of that name goes first.
+
+    :param kind: of KINDS
+    """
+    connection = client.connect(cloud)
+    compute = connection.compute
+    for left in compute.servers(name='^%s$' % name):
+        compute.delete_server(left, force=True)
+        compute.wait_for_delete(left, interval=0.5, wait=120)
+    if disks.second:
+        guest.upload_halves(cloud)
+    image = connection.image.find_image(
+        guest.HALF_IMAGE if disks.second else guest.IMAGE,
+        ignore_missing=False)
+    mapping = []
+    if disks.root == 'volume':
+        mapping.append(_volume(image, 0))
+    if disks.second == 'volume':
+        mapping += [] if mapping else [{
+            'boot_index': 0, 'uuid': image.id, 'source_type': 'image',
+            'destination_type': 'local', 'delete_on_termination': True}]
+        data = connection.image.find_image(guest.DATA_IMAGE,
+                                           ignore_missing=False)
+        mapping.append(_volume(data, -1))
+    disk = {} if disks.root == 'volume' else {'image_id': image.id}
+    if mapping:
+        disk['block_device_mapping'] = mapping
+    return compute.create_server(
+        name=name, networks='none', **disk,
+        flavor_id=_flavor(compute, kind, disks.second == 'ephemeral').id)
+
+
+def _volume(image, index):
+    return {'boot_index': index, 'uuid': image.id, 'source_type': 'image',
+            'destination_type': 'volume', 'volume_size': 1,
+            'delete_on_termination': True}
+
+
+def flavors(cloud):
+    """Make the flavors that users of the lab see from the beginning."""
+    compute = client.connect(cloud).compute
+    for kind in KINDS:
+        _flavor(compute, kind, False)
+
+
+def _flavor(compute, kind, ephemeral):
+    """Return a flavor, made if it is missing."""
+    name = '-'.join(['small'] + ['stock'] * (kind == 'stock')
+                    + ['ephemeral'] * ephemeral)
+    flavor = compute.find_flavor(name)
+    if flavor is None:
+        flavor = compute.create_flavor(
+            name=name, ram=guest.MEMORY, vcpus=1, disk=1,
+            ephemeral=_EPHEMERAL_GB if ephemeral else 0)
+        if KINDS[kind]:
+            compute.create_flavor_extra_specs(flavor, KINDS[kind])
+    return flavor
+
+
+def wait_active(compute, server, timeout=300.0):
+    """Wait until an instance is ACTIVE.
+
+    :raises LabError: it is not, with Nova's reason
+    """
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        server = compute.get_server(server.id)
+        if server.status == 'ACTIVE':
+            return server
+        if server.status == 'ERROR':
+            raise errors.LabError('instance %s: %s' % (
+                server.name, (server.fault or {}).get('message')))
+        time.sleep(0.3)
+    raise errors.LabError('instance %s is %s after %.0f s' % (
+        server.name, server.status, timeout))
+
+
+def host_of(cloud, server):
+    """The lab host an instance is on."""
+    return cloud.host(server.compute_host)
+
+
+def migration(compute, server):
+    """The newest migration of an instance."""
+    return max(compute.migrations(instance_uuid=server.id),
+               key=lambda one: one.id)

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Migrating one instance, and what came of it."""
+
+import dataclasses
+import json
+import re
+import time
+
+from lab import client
+from lab import errors
+from lab import guest
+from lab import instances
+
+_DOWNTIME = re.compile(r'^Total downtime:\s+(\d+)\s+ms', re.MULTILINE)
+_LIMIT = 900
+_REPORTS = 'var/lib/nova/dedup_migrate/reports'
+#: Seconds until a report is closed, after Nova is done.
+_CLOSING = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """One migration.
+
+    :ivar kind: of instances.KINDS
+    :ivar seconds: from the request to status ACTIVE on the other host
+    :ivar link_bytes: the source sent on the migration network
+    :ivar downtime_ms: None if libvirt does not tell
+    :ivar verified: bytes of the guest's memory that have the right
+        content
+    :ivar errors: wrong pages
+    :ivar migration: its UUID
+    :ivar strategy: strategy_used of the report, '' where there is none
+    :ivar reason: its fallback_reason
+    """
+
+    kind: str
+    source: str
+    destination: str
+    seconds: float
+    link_bytes: int
+    downtime_ms: int | None
+    verified: int
+    errors: int
+    migration: str
+    strategy: str = ''
+    reason: str = ''
+
+
+def migrate(cloud, kind, server):
+    """Migrate an instance to wherever Nova likes; an Outcome.
+
+    :raises LabError: it does not arrive
+    """
+    compute = client.connect(cloud).compute
+    server = compute.get_server(server.id)
+    source = instances.host_of(cloud, server)
+    sent, _received = source.link('migration').carried()
+    started = time.monotonic()
+    compute.live_migrate_server(server, block_migration='auto')
+    server, migration = _wait(compute, server, source.name, started)
+    seconds = time.monotonic() - started
+    sent = source.link('migration').carried()[0] - sent
+    destination = instances.host_of(cloud, server)
+    downtime = _downtime(destination, server)
+    verified, wrong, _first = guest.verify(
+        guest.console(destination, server.id))
+    report = report_of(source, migration)
+    return Outcome(kind, source.name, destination.name, round(seconds, 2),
+                   sent, downtime, verified, wrong, migration,
+                   report.get('strategy_used', ''),
+                   report.get('fallback_reason', ''))
+
+
+def _wait(compute, server, source, started):
+    """Wait for its arrival; (server, UUID of the migration)."""
+    while time.monotonic() < started + _LIMIT:
+        server = compute.get_server(server.id)
+        if server.status == 'ACTIVE' and server.compute_host != source:
+            return server, instances.migration(compute, server).uuid
+        if server.status == 'ERROR':
+            break
+        if server.status == 'ACTIVE' and server.task_state is None:
+            status = instances.migration(compute, server).status
+            if status in ('error', 'failed', 'cancelled'):
+                break
+        time.sleep(0.2)
+    migration = instances.migration(compute, server)
+    raise errors.LabError(
+        'instance %s did not migrate from %s: it is %s, its migration %s; '
+        'see make lab-logs ARGS="%s"' % (
+            server.name, source, server.status, migration.status, source))
+
+
+def _downtime(host, server):
+    done = host.run(['virsh', 'domjobinfo', '--completed', server.id],
+                    check=False)
+    found = _DOWNTIME.search(done.stdout)
+    return int(found[1]) if found else None
+
+
+def report_of(host, migration):
+    """Return the report of a migration as a dict, {} if there is none.
+
+    :param host: the source
+    :param migration: its UUID
+    """
+    path = host.directory / _REPORTS / (migration + '.json')
+    deadline = time.monotonic() + _CLOSING
+    while path.exists():
+        report = json.loads(path.read_text())
+        if report['outcome'] != 'running' or time.monotonic() > deadline:
+            return report
+        time.sleep(0.2)
+    return {}
