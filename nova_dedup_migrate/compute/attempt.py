@@ -11,14 +11,29 @@
 Nova says that a migration is running before libvirt has a job for it,
 and facts are gathered in that time.  A request that comes then is kept
 instead of being refused.
+
+Nova's monitor takes a guest that has vanished here for one that has
+arrived there.  It may as well have died.  Where libvirt's operation has
+failed, the destination is asked, and what it says decides between Nova's
+two methods: the wrong one would look for the instance where it is not,
+and remove its disks.
 """
 
 import threading
+import time
 
 import libvirt
 from oslo_log import log as logging
 
+from nova_dedup_migrate.rpc import errors
+
 LOG = logging.getLogger(__name__)
+
+#: Seconds in which libvirt's operation ends after the guest has vanished.
+OPERATION_S = 30.0
+#: Seconds in which a destination decides what becomes of an arriving guest.
+ARRIVAL_S = 60.0
+_INTERVAL_S = 1.0
 
 
 class Attempt:
@@ -26,11 +41,15 @@ class Attempt:
 
     :param record: tasks.record.MigrationRecord
     :param force_complete: callable that asks Nova's monitor to complete
+    :param state_there: callable(context) -> one of
+        rpc.objects.GUEST_STATES; raises rpc.errors.AgentUnavailable
     """
 
-    def __init__(self, record, force_complete):
+    def __init__(self, record, force_complete, state_there):
         self.record = record
         self._force_complete = force_complete
+        self._state_there = state_there
+        self._operated = threading.Event()
         self._lock = threading.Lock()
         self._begun = False
         self._seen = False
@@ -87,6 +106,10 @@ class Attempt:
         if error.get_error_code() == libvirt.VIR_ERR_OPERATION_ABORTED:
             self._cancelled = True
 
+    def operation_ended(self):
+        """Take note that libvirt's operation is over, however."""
+        self._operated.set()
+
     def recovering(self, recover_method):
         """Return Nova's recover_method with the status that is true.
 
@@ -100,12 +123,39 @@ class Attempt:
             return recover_method(*args, **kwargs)
         return recover
 
-    def completing(self, post_method):
-        """Return Nova's post_method, which also takes note."""
-        def complete(*args, **kwargs):
+    def completing(self, post_method, recover_method):
+        """Return Nova's post_method, or what there is to do instead.
+
+        :param recover_method: as recovering() returned it
+        """
+        def complete(context, instance, dest, block_migration, migrate_data):
+            if self._came_to_nothing(context):
+                LOG.error('The migration has failed: the guest is not at '
+                          '%(dest)s, whatever became of it here: %(error)s',
+                          {'dest': dest, 'error': self.record.failure},
+                          instance=instance)
+                return recover_method(context, instance, dest, migrate_data)
             self.over('completed')
-            return post_method(*args, **kwargs)
+            return post_method(context, instance, dest, block_migration,
+                               migrate_data)
         return complete
+
+    def _came_to_nothing(self, context):
+        """Whether the guest is certainly not at the destination."""
+        self._operated.wait(OPERATION_S)
+        if self.record.failure is None:
+            return False
+        deadline = time.monotonic() + ARRIVAL_S
+        try:
+            while (state := self._state_there(context)) == 'arriving':
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(_INTERVAL_S)
+        except errors.AgentUnavailable as error:
+            self.record.trouble('asking whether the guest has arrived',
+                                error)
+            return False
+        return state == 'none'
 
     def over(self, outcome):
         """Take note of the outcome; nothing is wished for any more."""

@@ -8,6 +8,8 @@ doc/source/contributor/driver.rst; tests/unit/compute/test_signatures.py
 compares it with the Nova that is installed.
 """
 
+import functools
+
 import libvirt
 from nova import exception
 from nova.virt.libvirt import driver
@@ -30,6 +32,11 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
         super().init_host(host)
         self.dedup.start(host)
 
+    def process_instances_at_startup(self, context, instances):
+        """Take those whose migration was interrupted out of Nova's hands."""
+        instances = super().process_instances_at_startup(context, instances)
+        return self.dedup.take_over(context, instances)
+
     def cleanup_host(self, host):
         self.dedup.stop()
         super().cleanup_host(host)
@@ -42,9 +49,10 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
     def _live_migration(self, context, instance, dest, post_method,
                         recover_method, block_migration, migrate_data):
         """Run Nova's own as one task of our flow."""
-        with self.dedup.attempt(instance, dest, migrate_data) as attempt:
+        with self.dedup.attempt(instance, dest, block_migration,
+                                migrate_data) as attempt:
             recover = attempt.recovering(recover_method)
-            post = attempt.completing(post_method)
+            post = attempt.completing(post_method, recover)
 
             def operate():
                 if attempt.begin():
@@ -64,22 +72,30 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
         settles it.  Since 34.0.0 Nova raises the error once more after
         that, and the manager then sets ERROR on an instance that runs.
         """
+        attempt = self.dedup.attempt_of(instance)
         try:
             super()._live_migration_operation(context, instance, *args,
                                               **kwargs)
         except libvirt.libvirtError as error:
-            attempt = self.dedup.attempt_of(instance)
             if attempt is None:
                 raise
             # Nova has logged it.
             attempt.operation_failed(error)
+        finally:
+            if attempt is not None:
+                attempt.operation_ended()
 
     def _live_migration_monitor(self, context, instance, guest, *args,
                                 **kwargs):
-        """Show Nova's monitor figures that count fetched pages."""
+        """Show Nova's monitor a guest that counts fetched pages.
+
+        It also outlives a libvirtd that is started again.
+        """
         attempt = self.dedup.attempt_of(instance)
         if attempt is not None:
-            guest = figures.MigratingGuest(guest, attempt)
+            guest = figures.MigratingGuest(
+                guest, attempt,
+                functools.partial(self._host.get_guest, instance))
         super()._live_migration_monitor(context, instance, guest, *args,
                                         **kwargs)
 

@@ -3,6 +3,7 @@
 
 import contextlib
 import functools
+import os
 
 from nova import context as nova_context
 from nova import exception
@@ -15,6 +16,8 @@ from nova_dedup_migrate.agent import link_rates
 from nova_dedup_migrate.compute import attempt as compute_attempt
 from nova_dedup_migrate.compute import gathering
 from nova_dedup_migrate.compute import guests
+from nova_dedup_migrate.compute import journal
+from nova_dedup_migrate.compute import recovery
 from nova_dedup_migrate.compute import strategy
 from nova_dedup_migrate.compute import tracking
 from nova_dedup_migrate.conf import dedup_migrate as options
@@ -45,6 +48,7 @@ class DedupMigrate:
         options.register_opts(CONF)
         self._driver = driver
         self._attempts = {}
+        self._recovery = None
         self._tracker = tracking.Tracker(self._resolve,
                                          self._attempts.__contains__)
 
@@ -64,6 +68,11 @@ class DedupMigrate:
         return link_rates.LinkRates(
             self._agents, CONF.host, self._conf.probe_time,
             self._conf.probe_bytes, self._conf.probe_cache_time)
+
+    @functools.cached_property
+    def _journal(self):
+        return journal.Journal(os.path.join(
+            CONF.state_path, 'dedup_migrate', 'under-way'))
 
     @functools.cached_property
     def _reports(self):
@@ -90,6 +99,29 @@ class DedupMigrate:
 
     def stop(self):
         self._tracker.stop()
+        if self._recovery is not None:
+            self._recovery.stop()
+
+    def take_over(self, context, instances):
+        """Return the instances of this host that Nova is to look after.
+
+        The others were being migrated when an earlier nova-compute ended,
+        and that is finished or rolled back first.
+
+        :param instances: nova.objects.InstanceList
+        """
+        try:
+            self._recovery = recovery.Recovery(
+                CONF.host, self._driver._host.get_guest, self._state_at,
+                self._driver.virtapi._compute, self._journal)
+            taken = self._recovery.begin(instances)
+        except Exception as error:
+            LOG.warning('Migrations that were interrupted are left to '
+                        'Nova: %s', error)
+            return instances
+        return objects.InstanceList(context, objects=[
+            instance for instance in instances
+            if instance.uuid not in taken])
 
     # Tracking
 
@@ -114,6 +146,13 @@ class DedupMigrate:
     def _strategy(self, instance):
         return strategy.of_instance(instance, self._conf.strategy)
 
+    def _state_at(self, host, uuid, context):
+        """Return one of rpc.objects.GUEST_STATES.
+
+        :raises AgentUnavailable:
+        """
+        return self._agents.guest_state(context, host, uuid)
+
     def _link_rate(self, context, destination, measure):
         """Return bytes/s, measured now or by an earlier migration."""
         rate = (self._links.rate(context, destination) if measure
@@ -127,17 +166,28 @@ class DedupMigrate:
         return self._attempts.get(instance.uuid)
 
     @contextlib.contextmanager
-    def attempt(self, instance, destination, migrate_data):
-        """Make the Attempt that the driver's methods share meanwhile."""
+    def attempt(self, instance, destination, block_migration, migrate_data):
+        """Make the Attempt that the driver's methods share meanwhile.
+
+        Should this process be killed, the next one finishes it.
+        """
         attempt = compute_attempt.Attempt(
             task_record.MigrationRecord(
                 migrate_data.migration.uuid, instance.uuid, CONF.host,
                 destination, *self._strategy(instance)),
             functools.partial(self._driver.live_migration_force_complete,
-                              instance))
+                              instance),
+            functools.partial(self._state_at, destination, instance.uuid))
         self._attempts[instance.uuid] = attempt
         try:
-            yield attempt
+            with contextlib.ExitStack() as stack:
+                try:
+                    stack.enter_context(self._journal.during(journal.Entry(
+                        attempt.record.migration_uuid, instance.uuid,
+                        destination, bool(block_migration), migrate_data)))
+                except OSError as error:
+                    attempt.record.trouble('writing the journal', error)
+                yield attempt
         finally:
             attempt.over('failed')
             del self._attempts[instance.uuid]

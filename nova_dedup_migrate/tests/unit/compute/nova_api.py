@@ -15,7 +15,13 @@ RECORDED = pathlib.Path(__file__).with_name('signatures.json')
 OVERRIDDEN = ('__init__', 'init_host', 'cleanup_host', 'emit_event',
               '_live_migration', '_live_migration_operation',
               '_live_migration_monitor', 'live_migration_abort',
-              'live_migration_force_complete')
+              'live_migration_force_complete',
+              'process_instances_at_startup')
+
+#: What is overridden or called only from a major release of Nova on: the
+#: first is new there, and what it leads to calls the others.
+SINCE = {'process_instances_at_startup': 34,
+         '_delete_allocation_after_move': 34, 'attachment_get': 34}
 
 #: Of them, what not every release's LibvirtDriver has itself.
 _INHERITED = ('cleanup_host',)
@@ -37,7 +43,9 @@ USED = {
         'LibvirtLiveMigrateBDMInfo': ('connection_info', 'as_disk_info')},
     # post_method and recover_method of _live_migration
     'nova/compute/manager.py': {'ComputeManager': (
-        '_post_live_migration_update_host', '_rollback_live_migration')},
+        '_post_live_migration_update_host', '_rollback_live_migration',
+        '_delete_allocation_after_move')},
+    'nova/volume/cinder.py': {'API': ('attachment_get',)},
 }
 
 
@@ -61,20 +69,29 @@ def signatures(root):
     return found
 
 
-def used():
-    """Return the names signatures() should find."""
+def used(release):
+    """Return the names signatures() should find.
+
+    :param release: e.g. 34.0.0
+    """
     return {'%s:%s.%s' % (file, name, method)
             for file, classes in USED.items()
-            for name, methods in classes.items() for method in methods}
+            for name, methods in classes.items()
+            for method in methods if is_in(release, method)}
 
 
-def overridden(recorded):
+def is_in(release, method):
+    """Whether we override or call a method of a release."""
+    return int(release.split('.')[0]) >= SINCE.get(method, 0)
+
+
+def overridden(release, recorded):
     """Return {method: arguments} of what we override, of one release."""
     return {method: recorded[
                 '%s:ComputeDriver.%s' % (_BASE, method)
                 if method in _INHERITED
                 else '%s:LibvirtDriver.%s' % (_DRIVER, method)]
-            for method in OVERRIDDEN}
+            for method in OVERRIDDEN if is_in(release, method)}
 
 
 def load():

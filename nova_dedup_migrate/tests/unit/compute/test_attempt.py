@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
+import threading
 from unittest import mock
 
 import libvirt
 from nova.virt.libvirt import guest as libvirt_guest
 
 from nova_dedup_migrate.compute import attempt
+from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.tasks import record
 from nova_dedup_migrate.tests import base
 
@@ -22,7 +24,9 @@ class AttemptTest(base.TestCase):
         self.record = record.MigrationRecord(
             'migration', 'instance', 'here', 'there', 'auto', 'nova.conf')
         self.force_complete = mock.Mock(spec=[])
-        self.attempt = attempt.Attempt(self.record, self.force_complete)
+        self.state_there = mock.Mock(spec=[])
+        self.attempt = attempt.Attempt(self.record, self.force_complete,
+                                       self.state_there)
         self.guest = mock.create_autospec(libvirt_guest.Guest, instance=True)
 
     def recover(self, **kwargs):
@@ -70,7 +74,7 @@ class AttemptTest(base.TestCase):
 
     def test_wish_when_it_is_over(self):
         self.attempt.begin()
-        self.attempt.completing(mock.Mock(spec=[]))()
+        self.complete()
         self.assertFalse(self.attempt.wish('abort'))
 
     def test_cancelled_by_libvirt(self):
@@ -90,8 +94,72 @@ class AttemptTest(base.TestCase):
             'c', 'i', 'd', 'data', migration_status='cancelled')
         self.assertEqual('cancelled', self.record.outcome)
 
+    def complete(self):
+        """Nova's monitor believes that the guest has arrived."""
+        post, recover = mock.Mock(spec=[]), mock.Mock(spec=[])
+        self.attempt.operation_ended()
+        instance = mock.sentinel.instance
+        self.attempt.completing(post, self.attempt.recovering(recover))(
+            'c', instance, 'd', True, 'data')
+        if recover.called:
+            recover.assert_called_once_with('c', instance, 'd', 'data')
+            post.assert_not_called()
+            return 'recover'
+        post.assert_called_once_with('c', instance, 'd', True, 'data')
+        return 'post'
+
     def test_completed(self):
-        post = mock.Mock(spec=[])
-        self.attempt.completing(post)(1, two=2)
-        post.assert_called_once_with(1, two=2)
+        self.assertEqual('post', self.complete())
         self.assertEqual('completed', self.record.outcome)
+        self.state_there.assert_not_called()
+
+    def failed(self, *states):
+        self.attempt.operation_failed(
+            libvirt_error(libvirt.VIR_ERR_OPERATION_FAILED))
+        self.state_there.side_effect = states
+
+    def test_completed_though_libvirt_failed(self):
+        self.failed('here')
+        self.assertEqual('post', self.complete())
+        self.assertEqual('completed', self.record.outcome)
+        self.state_there.assert_called_once_with('c')
+
+    def test_the_guest_died_here(self):
+        self.failed('none')
+        self.assertEqual('recover', self.complete())
+        self.assertEqual('failed', self.record.outcome)
+
+    def test_the_destination_has_not_decided(self):
+        with mock.patch.object(attempt, '_INTERVAL_S', 0):
+            self.failed('arriving', 'arriving', 'none')
+            self.assertEqual('recover', self.complete())
+
+    def test_the_destination_does_not_decide(self):
+        with mock.patch.object(attempt, 'ARRIVAL_S', 0):
+            self.failed('arriving')
+            self.assertEqual('post', self.complete())
+
+    def test_the_destination_does_not_say(self):
+        self.failed(errors.AgentUnavailable('there', 'no answer'))
+        self.assertEqual('post', self.complete())
+        self.assertIn('no answer', self.record.troubles[0])
+
+    def test_the_operation_is_waited_for(self):
+        """Its error may come after the monitor has seen the guest gone."""
+        self.failed('none')
+        self.state_there.side_effect = None
+        failure, self.record.failure = self.record.failure, None
+
+        def end():
+            self.record.failure = failure
+            self.state_there.return_value = 'none'
+            self.attempt.operation_ended()
+
+        timer = threading.Timer(0.05, end)
+        timer.start()
+        self.addCleanup(timer.cancel)
+        recover = mock.Mock(spec=[])
+        self.attempt.completing(mock.Mock(spec=[]), recover)(
+            'c', mock.sentinel.instance, 'd', True, 'data')
+        recover.assert_called_once_with('c', mock.sentinel.instance, 'd',
+                                        'data')

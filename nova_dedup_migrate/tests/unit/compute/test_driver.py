@@ -10,6 +10,7 @@ from nova import objects
 from nova.virt import event as virtevent
 from nova.virt.libvirt import driver as libvirt_driver
 from nova.virt.libvirt import guest as libvirt_guest
+from nova.virt.libvirt import host as libvirt_host
 
 from nova_dedup_migrate.compute import attempt as compute_attempt
 from nova_dedup_migrate.compute import driver
@@ -32,7 +33,11 @@ class DriverCase(base.TestCase):
                                                  instance=True)
         self.instance = objects.Instance(uuid=UUID)
         self.forced = mock.Mock(spec=[])
-        self.attempt = compute_attempt.Attempt(fakes.record(), self.forced)
+        self.there = mock.Mock(spec=[], return_value='here')
+        self.attempt = compute_attempt.Attempt(fakes.record(), self.forced,
+                                               self.there)
+        self.driver._host = mock.create_autospec(libvirt_host.Host,
+                                                 instance=True)
         self.driver.dedup.attempt_of.return_value = self.attempt
 
     def nova(self, method, **kwargs):
@@ -50,6 +55,15 @@ class HostTest(DriverCase):
         self.driver.init_host('here')
         theirs.assert_called_once_with(self.driver, 'here')
         self.driver.dedup.start.assert_called_once_with('here')
+
+    def test_instances_at_startup(self):
+        theirs = self.nova('process_instances_at_startup')
+        self.assertIs(
+            self.driver.dedup.take_over.return_value,
+            self.driver.process_instances_at_startup('context', ['all']))
+        theirs.assert_called_once_with(self.driver, 'context', ['all'])
+        self.driver.dedup.take_over.assert_called_once_with(
+            'context', theirs.return_value)
 
     def test_cleanup_host(self):
         theirs = self.nova('cleanup_host')
@@ -87,18 +101,20 @@ class LiveMigrationTest(DriverCase):
             self.driver, 'context', self.instance, 'there', mock.ANY,
             mock.ANY, False, 'data')
         self.driver.dedup.attempt.assert_called_once_with(
-            self.instance, 'there', 'data')
+            self.instance, 'there', False, 'data')
         self.recover.assert_not_called()
 
     def test_methods_are_passed_on(self):
         def theirs(driver, context, instance, dest, post_method,
                    recover_method, block_migration, migrate_data):
-            post_method('post')
+            self.attempt.operation_ended()
+            post_method(context, instance, dest, block_migration, 'post')
             recover_method('recover')
 
         self.theirs.side_effect = theirs
         self.migrate()
-        self.post.assert_called_once_with('post')
+        self.post.assert_called_once_with('context', self.instance, 'there',
+                                          False, 'post')
         self.recover.assert_called_once_with('recover')
         self.assertEqual('completed', self.attempt.record.outcome)
 
@@ -135,6 +151,17 @@ class OperationTest(DriverCase):
         self.attempt.recovering(recover)()
         recover.assert_called_once_with(migration_status='cancelled')
 
+    def test_the_end_is_noted_however_it_is(self):
+        for error in (None, libvirt_error(libvirt.VIR_ERR_RPC),
+                      exception.MigrationError(reason='x')):
+            self.attempt = mock.create_autospec(
+                compute_attempt.Attempt, instance=True)
+            self.driver.dedup.attempt_of.return_value = self.attempt
+            self.theirs.side_effect = error
+            with contextlib.suppress(exception.MigrationError):
+                self.driver._live_migration_operation(*self.arguments)
+            self.attempt.operation_ended.assert_called_once_with()
+
     def test_other_errors_pass(self):
         self.theirs.side_effect = exception.MigrationError(reason='x')
         self.assertRaises(exception.MigrationError,
@@ -165,8 +192,11 @@ class MonitorTest(DriverCase):
         self.monitor()
         self.theirs.assert_called_once_with(
             self.driver, 'context', self.instance, mock.ANY, *self.rest)
-        self.assertIsInstance(self.theirs.call_args.args[3],
-                              figures.MigratingGuest)
+        seen = self.theirs.call_args.args[3]
+        self.assertIsInstance(seen, figures.MigratingGuest)
+        self.assertIs(self.driver._host.get_guest.return_value,
+                      seen._reopen())
+        self.driver._host.get_guest.assert_called_once_with(self.instance)
 
     def test_without_an_attempt(self):
         self.driver.dedup.attempt_of.return_value = None

@@ -2,6 +2,7 @@
 from unittest import mock
 
 import libvirt
+from nova import exception
 from nova.virt.libvirt import guest as libvirt_guest
 
 from nova_dedup_migrate.compute import attempt
@@ -10,6 +11,7 @@ from nova_dedup_migrate.hypervisor import progress
 from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.tasks import record
 from nova_dedup_migrate.tests import base
+from nova_dedup_migrate.tests.unit.compute.test_attempt import libvirt_error
 
 MIB = 1 << 20
 
@@ -26,7 +28,9 @@ class MigratingGuestTest(base.TestCase):
             memory_processed=20 * MIB, memory_remaining=30 * MIB)
         self.guest = mock.create_autospec(libvirt_guest.Guest, instance=True)
         self.guest.get_job_info.return_value = self.info
-        self.seen = figures.MigratingGuest(self.guest, self.attempt)
+        self.reopen = mock.Mock(spec=[])
+        self.seen = figures.MigratingGuest(self.guest, self.attempt,
+                                           self.reopen)
 
     def see(self, **source):
         self.attempt.record.see(progress.Progress(
@@ -68,6 +72,43 @@ class MigratingGuestTest(base.TestCase):
         self.info.type = libvirt.VIR_DOMAIN_JOB_NONE
         self.seen.get_job_info()
         self.attempt.job_seen.assert_not_called()
+
+    def lose(self, *found):
+        self.guest.get_job_info.side_effect = libvirt_error(
+            libvirt.VIR_ERR_RPC)
+        self.reopen.side_effect = found
+        patch = mock.patch.object(figures, '_INTERVAL_S', 0)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_libvirtd_is_started_again(self):
+        again = mock.create_autospec(libvirt_guest.Guest, instance=True)
+        again.get_job_info.return_value = libvirt_guest.JobInfo(
+            type=libvirt.VIR_DOMAIN_JOB_NONE)
+        self.lose(exception.HypervisorUnavailable(),
+                  libvirt_error(libvirt.VIR_ERR_RPC), again)
+        self.assertEqual(libvirt.VIR_DOMAIN_JOB_NONE,
+                         self.seen.get_job_info().type)
+        self.seen.is_active()
+        again.is_active.assert_called_once_with()
+        self.assertEqual(3, self.reopen.call_count)
+
+    def test_the_guest_is_gone_when_libvirtd_is_there_again(self):
+        self.lose(exception.InstanceNotFound(instance_id='x'))
+        self.assertEqual(libvirt.VIR_DOMAIN_JOB_COMPLETED,
+                         self.seen.get_job_info().type)
+
+    def test_libvirtd_stays_away(self):
+        with mock.patch.object(figures, 'LIBVIRT_S', 0):
+            self.lose()
+            self.assertRaises(libvirt.libvirtError, self.seen.get_job_info)
+
+    def test_other_errors_pass(self):
+        self.lose()
+        self.guest.get_job_info.side_effect = libvirt_error(
+            libvirt.VIR_ERR_INTERNAL_ERROR)
+        self.assertRaises(libvirt.libvirtError, self.seen.get_job_info)
+        self.reopen.assert_not_called()
 
     def test_all_else_is_the_guests(self):
         self.seen.abort_job()

@@ -9,6 +9,7 @@ from oslo_config import fixture as config_fixture
 
 from nova_dedup_migrate.compute import gathering
 from nova_dedup_migrate.compute import guests
+from nova_dedup_migrate.compute import recovery
 from nova_dedup_migrate.compute import service
 from nova_dedup_migrate.compute import tracking
 from nova_dedup_migrate.flows import live_migration
@@ -18,6 +19,7 @@ from nova_dedup_migrate.rpc import transport
 from nova_dedup_migrate.tests import base
 
 UUID = '22222222-0000-4000-8000-000000000002'
+OTHER = '33333333-0000-4000-8000-000000000003'
 MIGRATION = '11111111-0000-4000-8000-000000000001'
 
 
@@ -32,6 +34,7 @@ class ServiceCase(base.TestCase):
         self.reports = self.replace(keeper, 'ReportKeeper').return_value
         self.service = service.DedupMigrate(self.driver)
         self.conf = self.useFixture(config_fixture.Config(service.CONF))
+        self.conf.config(state_path=str(self.temporary_dir()))
         self.instance = objects.Instance(
             uuid=UUID, flavor=objects.Flavor(extra_specs={}),
             system_metadata={})
@@ -67,6 +70,29 @@ class LifeTest(ServiceCase):
     def test_stop(self):
         self.service.stop()
         self.tracker.stop.assert_called_once_with()
+
+    def take_over(self, **begin):
+        self.driver.virtapi = mock.Mock(spec=['_compute'])
+        self.driver._host = mock.Mock(spec=['get_guest'])
+        made = self.replace(recovery, 'Recovery')
+        made.return_value.begin.configure_mock(**begin)
+        instances = [objects.Instance(uuid=uuid) for uuid in (UUID, OTHER)]
+        left = self.service.take_over('context', instances)
+        made.assert_called_once_with(
+            service.CONF.host, self.driver._host.get_guest,
+            self.service._state_at, self.driver.virtapi._compute,
+            self.service._journal)
+        made.return_value.begin.assert_called_once_with(instances)
+        return [instance.uuid for instance in left]
+
+    def test_interrupted_migrations_are_taken_over(self):
+        self.assertEqual([OTHER], self.take_over(return_value={UUID}))
+        self.service.stop()
+        recovery.Recovery.return_value.stop.assert_called_once_with()
+
+    def test_recovery_is_no_reason_not_to_start(self):
+        self.assertEqual([UUID, OTHER],
+                         self.take_over(side_effect=OSError('gone')))
 
     def test_events(self):
         for transition in virtevent.NAMES:
@@ -130,7 +156,7 @@ class MigrateTest(ServiceCase):
             migration=objects.Migration(uuid=MIGRATION))
 
     def migrate(self):
-        with self.service.attempt(self.instance, 'there',
+        with self.service.attempt(self.instance, 'there', False,
                                   self.data) as attempt:
             self.assertIs(attempt, self.service.attempt_of(self.instance))
             self.service.migrate('context', self.instance, self.data,
@@ -153,6 +179,30 @@ class MigrateTest(ServiceCase):
         hands.collect()
         self.agents.incoming.assert_called_once_with(
             'context', 'there', UUID, MIGRATION)
+
+    def test_it_is_in_the_journal_meanwhile(self):
+        with self.service.attempt(self.instance, 'there', True, self.data):
+            (entry,), _damaged = self.service._journal.entries()
+            self.assertEqual(
+                (MIGRATION, UUID, 'there', True),
+                (entry.migration_uuid, entry.instance_uuid,
+                 entry.destination, entry.block_migration))
+        self.assertEqual([], self.service._journal.entries()[0])
+
+    def test_the_journal_cannot_be_written(self):
+        with mock.patch.object(service.journal.Journal, '_write',
+                               autospec=True, side_effect=OSError('full')):
+            record = self.migrate()
+        self.assertIn('full', record.troubles[0])
+        self.run.assert_called_once_with(record, mock.ANY)
+
+    def test_the_destination_is_asked(self):
+        self.agents.guest_state.return_value = 'none'
+        with self.service.attempt(self.instance, 'there', False,
+                                  self.data) as attempt:
+            self.assertEqual('none', attempt._state_there('context'))
+        self.agents.guest_state.assert_called_once_with('context', 'there',
+                                                        UUID)
 
     def test_disabled(self):
         self.set(enabled=False)
