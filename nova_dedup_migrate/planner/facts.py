@@ -111,6 +111,8 @@ class Options:
     :ivar downtime_steps: (seconds since the start, milliseconds) of
         Nova's way up to downtime_ms, as of downtime_steps() of
         nova.virt.libvirt.migration; empty: downtime_ms from the start
+    :ivar switch_over: seconds of the pause that go into steps between
+        libvirt and QEMU
     :ivar multifd_channels: 0 for the plain stream
     :ivar postcopy: whether Nova may switch to post-copy
     :ivar auto_converge: whether QEMU may slow the guest down
@@ -127,6 +129,7 @@ class Options:
 
     downtime_ms: int = 500
     downtime_steps: tuple[tuple[float, float], ...] = ()
+    switch_over: float = 0.0
     multifd_channels: int = 0
     postcopy: bool = False
     auto_converge: bool = False

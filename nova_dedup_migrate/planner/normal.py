@@ -85,6 +85,7 @@ def _options(options):
     return dataclasses.replace(
         options, downtime_ms=number(options.downtime_ms, MAX_TIME),
         downtime_steps=steps,
+        switch_over=number(options.switch_over, MAX_TIME),
         multifd_channels=int(number(options.multifd_channels, 255)),
         timeout=number(options.timeout, MAX_TIME) or None,
         min_gain=number(options.min_gain, 1.0, facts.Options.min_gain))

@@ -40,7 +40,8 @@ class _Assumption:
     standard errors more memory is in use than estimated; in_use: if that
     was not, of what QEMU has touched, what is not zero, and own: how often
     OWN is to be taken off; working_set: share of memory in use that the
-    guest writes to again and again; left, devices: see model.Case
+    guest writes to again and again; left, devices: see model.Case;
+    switch_over: a factor on facts.Options.switch_over
     """
 
     measured: float
@@ -56,6 +57,7 @@ class _Assumption:
     working_set: float
     left: float
     devices: float
+    switch_over: float
 
 
 #: QEMU sends about 5 % more than its limit says; the shared storage
@@ -63,15 +65,18 @@ class _Assumption:
 _LIKELY = _Assumption(measured=1.0, configured=1.05, unknown=1.0,
                       storage=0.9, storage_unknown=1.0, valid=0.98,
                       dirty=2.0, errors=0.0, in_use=1.0, own=1.0,
-                      working_set=0.25, left=0.5, devices=0.02)
+                      working_set=0.25, left=0.5, devices=0.02,
+                      switch_over=1.0)
 _BETTER = _Assumption(measured=1.1, configured=1.1, unknown=10.0,
                       storage=1.0, storage_unknown=10.0, valid=1.0,
                       dirty=1.0, errors=-2.0, in_use=0.9, own=1.5,
-                      working_set=0.1, left=0.0, devices=0.005)
+                      working_set=0.1, left=0.0, devices=0.005,
+                      switch_over=0.3)
 _WORSE = _Assumption(measured=0.85, configured=0.85, unknown=0.1,
                      storage=0.4, storage_unknown=0.1, valid=0.7,
                      dirty=3.0, errors=2.0, in_use=1.0, own=0.0,
-                     working_set=1.0, left=1.0, devices=0.06)
+                     working_set=1.0, left=1.0, devices=0.06,
+                     switch_over=2.5)
 
 
 def predict(known, disks=()):
@@ -141,7 +146,9 @@ def _case(known, disks, assumed):
         dirty_duplicate=(min(written / dirty_rate, 1.0)
                          if disks and dirty_rate else 0.0),
         downtime=downtime(options), left=assumed.left,
-        devices=assumed.devices, postcopy=options.postcopy,
+        devices=(assumed.devices
+                 + options.switch_over * assumed.switch_over),
+        postcopy=options.postcopy,
         auto_converge=options.auto_converge, timeout=options.timeout,
         force_complete=options.force_complete, disk_bytes=to_copy,
         disk_write_rate=written)

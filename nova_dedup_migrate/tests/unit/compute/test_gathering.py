@@ -262,6 +262,7 @@ class GathererTest(base.TestCase):
         self.assertEqual(facts.Options(
             downtime_ms=700, downtime_steps=(
                 (0, 233), (40, 388), (80, 544), (120, 700)),
+            switch_over=0.15,
             multifd_channels=4, postcopy=True,
             auto_converge=True, tls=True, timeout=60, force_complete=True,
             strategy='auto', strategy_source='nova.conf', min_gain=0.05),

@@ -45,6 +45,13 @@ class PredictTest(base.TestCase):
             0.98 * cases.GIB, predict.duplicate_bytes(known, known.disks),
             delta=1e6)
 
+    def test_libvirt_has_a_part_in_the_pause(self):
+        alone = _predict().downtime
+        made = _predict(options={'switch_over': 0.2}).downtime
+        self.assertAlmostEqual(0.2, made.likely - alone.likely)
+        self.assertLess(made.low - alone.low, 0.1)
+        self.assertGreater(made.high - alone.high, 0.4)
+
     def test_unknown_link_has_a_wide_band(self):
         made = _predict(link={'configured': None, 'measured': None})
         self.assertGreater(made.time.high, 5 * made.time.likely)
