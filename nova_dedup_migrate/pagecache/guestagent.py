@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asking by qemu-guest-agent, where the guest allows guest-exec.
+
+The agent hands out what a program prints only as a whole and when it has
+ended, in one reply, and libvirt passes on 4 MiB at most: too little for a
+large listing.  So the program is a shell, which keeps the listing in a
+file in memory that has no name any more, and the agent reads that file
+piece by piece, while it is written, through /proc::
+
+    guest-exec           sh -> the lister, then sleep
+    guest-file-open      /proc/PID/fd/9
+    guest-file-read ...  until END has been read
+    guest-file-close
+    guest-exec           kill PID, and the file is gone
+
+Nothing is left in the guest if the host forgets about it: sleep and lister
+end by themselves.
+"""
+
+import base64
+import binascii
+import math
+import time
+
+from nova_dedup_migrate.hypervisor import agent
+from nova_dedup_migrate.hypervisor import channel
+from nova_dedup_migrate.hypervisor import decode
+from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
+from nova_dedup_migrate.pagecache import errors
+from nova_dedup_migrate.pagecache import parser as listing_parser
+from nova_dedup_migrate.pagecache import transport
+
+#: Where the package of the lister puts it.
+LISTER = '/usr/sbin/page-cache-lister'
+_FD = 9
+_SCRIPT = """
+umask 077
+lister=$1 hold=$2
+shift 2
+file=$(mktemp /dev/shm/page-cache.XXXXXX) || exit
+exec 9<>"$file"
+rm -f "$file"
+"$lister" "$@" >&9 9>&-
+status=$?
+[ -s /proc/$$/fd/9 ] || exit $status
+exec sleep "$hold" >/dev/null 2>&1
+"""
+#: Bytes read at a time; a reply is a third longer.
+_CHUNK = 2 << 20
+#: Seconds between two looks at what grows.
+_PAUSE_S = 0.02
+#: A command takes no longer unless the agent hangs.
+_COMMAND_S = 5.0
+#: Seconds for tidying up.
+_TIDY_S = 0.5
+_MAX_PID = 1 << 31
+
+
+class AgentTransport(transport.Transport):
+    """By the qemu-guest-agent of a guest.
+
+    :param guest: hypervisor.base.Guest
+    :param lister: path of the program in the guest
+    """
+
+    name = 'agent'
+
+    def __init__(self, guest, lister=LISTER):
+        self._guest = guest
+        self._lister = lister
+
+    def obstacle(self):
+        return {channel.MISSING: 'it has no port for qemu-guest-agent',
+                channel.CLOSED: 'qemu-guest-agent does not run in it',
+                }.get(self._guest.channel_state(agent.PORT), '')
+
+    def ask(self, limits, deadline):
+        request = limits.request(0, transport.left(deadline))
+        run = _Run(self._guest, self._lister, request, deadline)
+        try:
+            run.begin()
+        except (hypervisor_errors.AgentUnavailable,
+                hypervisor_errors.AgentError) as error:
+            raise errors.NoWay(reason=str(error)) from error
+        except hypervisor_errors.HypervisorError as error:
+            raise errors.NoAnswer(reason=str(error)) from error
+        made = listing_parser.ListingParser(request.extents)
+        try:
+            transport.read(made, run.receive, deadline)
+        finally:
+            run.end()
+        return made
+
+
+class _Run:
+    """A lister that runs in the guest."""
+
+    def __init__(self, guest, lister, request, deadline):
+        self._guest = guest
+        self._deadline = deadline
+        hold = math.ceil(transport.left(deadline)) + 1
+        self._arguments = [
+            '-c', _SCRIPT, 'sh', lister, str(hold),
+            '--time', str(request.time_ms),
+            '--memory', str(request.memory_kib),
+            '--extents', str(request.extents)]
+        self._pid = self._handle = None
+        self._ended = ''
+        self._any = self._hangs = False
+
+    def begin(self):
+        self._pid = self._start(self._arguments)
+
+    def receive(self):
+        """Return the next bytes of the listing, b'' at its end."""
+        while transport.left(self._deadline):
+            ended = self._ended
+            data = self._read() if self._opened() else b''
+            if data:
+                self._any = True
+                return data
+            if ended:
+                if self._any:
+                    return b''
+                raise hypervisor_errors.AgentError(command='the lister',
+                                                   description=ended)
+            self._ended = self._exited()
+            if not self._ended:
+                time.sleep(min(_PAUSE_S, transport.left(self._deadline)))
+        raise hypervisor_errors.WaitTimeout(what='the listing',
+                                            seconds='the time allowed')
+
+    def end(self):
+        """Leave nothing behind, if the agent still answers."""
+        self._deadline = time.monotonic() + _TIDY_S
+        try:
+            if self._handle is not None:
+                self._command('guest-file-close', handle=self._handle)
+            self._start(['-c', 'kill "$1"', 'sh', str(self._pid)])
+            while not self._exited():
+                time.sleep(_PAUSE_S)
+        except hypervisor_errors.HypervisorError:
+            # It all ends by itself.
+            return
+
+    def _start(self, arguments):
+        reply = self._command('guest-exec', path='/bin/sh', arg=arguments,
+                              **{'capture-output': True})
+        pid = decode.count(reply.get('pid'), 'pid')
+        if not 0 < pid < _MAX_PID:
+            raise hypervisor_errors.MalformedReply(
+                field='pid', value=pid, expected='the number of a process')
+        return pid
+
+    def _opened(self):
+        """Whether the file is open; it takes a moment to be there."""
+        if self._handle is None:
+            try:
+                reply = self._call('guest-file-open', mode='r', path=(
+                    '/proc/%d/fd/%d' % (self._pid, _FD)))
+            except hypervisor_errors.AgentError as error:
+                self._refused(error)
+                return False
+            self._handle = decode.count(reply, 'handle')
+        return True
+
+    def _refused(self, error):
+        """Let the error through if trying again is no use."""
+        for reason in ('disabled', 'not been found', 'not allowed'):
+            if reason in error.description:
+                raise error
+
+    def _read(self):
+        reply = self._command('guest-file-read', handle=self._handle,
+                              count=_CHUNK)
+        text = reply.get('buf-b64')
+        try:
+            data = base64.b64decode(text, validate=True)
+        except (binascii.Error, TypeError, ValueError) as error:
+            raise hypervisor_errors.MalformedReply(
+                field='buf-b64', value=repr(text)[:80],
+                expected='base64') from error
+        if len(data) > _CHUNK:
+            raise hypervisor_errors.MalformedReply(
+                field='buf-b64', value=len(data),
+                expected='at most %d bytes' % _CHUNK)
+        return data
+
+    def _exited(self):
+        """Return how the program ended, '' if it has not."""
+        reply = self._command('guest-exec-status', pid=self._pid)
+        if not decode.flag(reply.get('exited'), 'exited'):
+            return ''
+        text = reply.get('err-data')
+        try:
+            said = base64.b64decode(text or '').decode('utf-8', 'replace')
+        except (binascii.Error, TypeError, ValueError):
+            said = ''
+        status = reply.get('exitcode', reply.get('signal'))
+        return 'it ended with status %.20s%s%s' % (
+            status, ': ' if said else '', agent.printable(said.strip()))
+
+    def _command(self, name, **arguments):
+        return decode.mapping(self._call(name, **arguments), name)
+
+    def _call(self, name, **arguments):
+        if self._hangs:
+            raise hypervisor_errors.AgentTimeout(command=name, seconds=0)
+        try:
+            return self._guest.agent(
+                name, arguments,
+                max(0.01, min(_COMMAND_S, transport.left(self._deadline))))
+        except (hypervisor_errors.AgentTimeout,
+                hypervisor_errors.AgentUnavailable):
+            self._hangs = True
+            raise
