@@ -14,6 +14,8 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds within which a libvirtd that has ended is started again.
 LIBVIRT_S = 120.0
+#: Seconds within which libvirt knows that a QEMU has ended.
+QEMU_S = 10.0
 _INTERVAL_S = 1.0
 
 
@@ -26,8 +28,9 @@ class MigratingGuest:
     Everything else is the guest's own.
 
     Nova's monitor gives up, and sets the instance to ERROR, where libvirtd
-    ends while it looks.  The instance's QEMU goes on meanwhile, and a
-    libvirtd that comes back ends the migration properly.
+    or QEMU end while it looks.  Without libvirtd the instance's QEMU goes
+    on, and a libvirtd that comes back ends the migration properly; without
+    QEMU, libvirt knows a moment later that the guest is gone.
 
     :param guest: nova.virt.libvirt.guest.Guest
     :param attempt: attempt.Attempt
@@ -63,14 +66,13 @@ class MigratingGuest:
         try:
             return self._guest.get_job_info()
         except libvirt.libvirtError as error:
-            if not libvirt_monitor.is_unavailable(error):
-                raise
-            LOG.warning('libvirt is away while instance %(uuid)s migrates: '
-                        '%(error)s',
+            LOG.warning('libvirt does not tell how the migration of '
+                        'instance %(uuid)s goes: %(error)s',
                         {'uuid': self._attempt.record.instance_uuid,
                          'error': error})
             lost = error
-        deadline = time.monotonic() + LIBVIRT_S
+        deadline = time.monotonic() + (
+            LIBVIRT_S if libvirt_monitor.is_unavailable(lost) else QEMU_S)
         while time.monotonic() < deadline:
             time.sleep(_INTERVAL_S)
             try:
@@ -81,5 +83,5 @@ class MigratingGuest:
                 return libvirt_guest.JobInfo(
                     type=libvirt.VIR_DOMAIN_JOB_COMPLETED)
             except (libvirt.libvirtError, exception.NovaException) as error:
-                LOG.debug('libvirt is still away: %s', error)
+                LOG.debug('libvirt still does not tell: %s', error)
         raise lost
