@@ -78,14 +78,10 @@ class PageCacheMap:
 
         :raises MapError: the map breaks a rule of the format
         """
-        disks = [_encode_name(name) for name in self.disks]
-        _check_counts(len(disks), len(self.extents))
-        parts = [_HEADER.pack(MAGIC, VERSION, _HEADER.size, len(disks), 0,
-                              len(self.extents), b'')]
-        parts += [_DISK.pack(name) for name in disks]
+        parts = [encode_disks(self.disks, len(self.extents))]
         end = 0
         for number, extent in enumerate(self.extents):
-            _check_extent(number, extent, len(disks), end)
+            _check_extent(number, extent, len(self.disks), end)
             end = extent.end
             parts.append(_EXTENT.pack(extent.gpa, extent.offset,
                                       extent.pages, extent.disk))
@@ -99,17 +95,41 @@ class PageCacheMap:
         :param name: shown in /proc/PID/fd
         :raises MapError: the map breaks a rule of the format
         """
-        data = memoryview(self.encode())
-        fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        try:
+        return to_memfd([self.encode()], name)
+
+
+def encode_disks(disks, extents):
+    """Return what precedes the extents of a map.
+
+    :param disks: as in PageCacheMap
+    :param extents: how many of them follow
+    :raises MapError:
+    """
+    names = [_encode_name(name) for name in disks]
+    _check_counts(len(names), extents)
+    return b''.join([_HEADER.pack(MAGIC, VERSION, _HEADER.size, len(names),
+                                  0, extents, b''),
+                     *map(_DISK.pack, names)])
+
+
+def to_memfd(parts, name='page-cache-map'):
+    """Return a sealed descriptor of some bytes, at its beginning.
+
+    :param parts: iterable of bytes
+    :param name: shown in /proc/PID/fd
+    """
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        for part in parts:
+            data = memoryview(part)
             while data:
                 data = data[os.write(fd, data):]
-            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
-            os.lseek(fd, 0, os.SEEK_SET)
-        except BaseException:
-            os.close(fd)
-            raise
-        return fd
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+        os.lseek(fd, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
 
 
 def decode(data):

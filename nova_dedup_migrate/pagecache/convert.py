@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what a guest lists to the map that QEMU reads.
+
+Extents of disks that are not known as one of QEMU's are left out, and so
+are those of disks the destination cannot read.  It is done a frame at a
+time: a listing may have millions of extents.
+"""
+
+import numpy
+
+from nova_dedup_migrate.pagecache import mapformat
+
+_EXTENT = numpy.dtype([('gpa', '<u8'), ('offset', '<u8'),
+                       ('pages', '<u4'), ('disk', '<u4')])
+
+
+class Converted:
+    """A map in the making.
+
+    :param parser: parser.ListingParser that has read a listing
+    :param ids: devices by index of the guest's disk, as identity.match
+        returns them
+    :ivar disks: tuple of devices
+    :ivar extents: number of extents
+    :ivar pages: number of pages of these
+    """
+
+    def __init__(self, parser, ids):
+        self._parser = parser
+        self.disks = tuple(ids.values())
+        self._numbers = numpy.full(max(1, len(parser.disks)), -1,
+                                   numpy.int64)
+        for number, index in enumerate(ids):
+            self._numbers[index] = number
+        self.extents = self.pages = 0
+        for _, keep, some in self._kept():
+            self.extents += int(keep.sum())
+            self.pages += int(some.pages[keep].sum())
+
+    def _kept(self):
+        """Yield (numbers of disks in the map, which are, Extents)."""
+        for some in self._parser.chunks():
+            numbers = self._numbers[some.disk]
+            yield numbers, numbers >= 0, some
+
+    def _parts(self):
+        yield mapformat.encode_disks(self.disks, self.extents)
+        for numbers, keep, some in self._kept():
+            made = numpy.empty(int(keep.sum()), _EXTENT)
+            made['gpa'] = some.gpa[keep]
+            made['offset'] = some.offset[keep]
+            made['pages'] = some.pages[keep]
+            made['disk'] = numbers[keep]
+            yield made.tobytes()
+
+    def to_memfd(self):
+        """Return a descriptor, as PageCacheMap.to_memfd does.
+
+        :raises MapError: there is no disk in it
+        """
+        return mapformat.to_memfd(self._parts())
