@@ -57,7 +57,7 @@ class LibvirtGuest(qmp_guest.QmpGuest):
         :param host: LibvirtHost, default one over the domain's
             connection, whose owner runs libvirt's event loop
         """
-        guest = cls(host or LibvirtHost.of(domain.connect()),
+        guest = cls(host or LibvirtHost.of(domain),
                     domain.UUIDString(), domain.name())
         guest._given = domain
         guest._owns_host = host is None

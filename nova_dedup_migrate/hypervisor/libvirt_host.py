@@ -42,16 +42,24 @@ class LibvirtHost:
         self.uri = uri
         self.peer_uri = peer_uri or uri
         self._connection = None
+        self._only = None
         self._owned = True
         self._lock = threading.RLock()
         self._callbacks = []
         self._registered = []
 
     @classmethod
-    def of(cls, connection):
-        """Use the connection of a program that runs an event loop."""
+    def of(cls, domain):
+        """Use the connection of a program that runs an event loop.
+
+        :param domain: virDomain of that connection; only its events are
+            told, because libvirt lets one connection subscribe to those
+            of all guests only once, and the program may have
+        """
+        connection = domain.connect()
         host = cls(connection.getURI())
         host._connection = connection
+        host._only = domain
         host._owned = False
         return host
 
@@ -89,24 +97,29 @@ class LibvirtHost:
 
     def _register(self):
         connection = self._connection
-        self._registered = [
-            (libvirt_qemu.qemuMonitorEventDeregister, connection,
-             libvirt_qemu.qemuMonitorEventRegister(
-                 connection, None, None, self._on_event, None, 0)),
-            (libvirt.virConnect.domainEventDeregisterAny, connection,
-             connection.domainEventRegisterAny(
-                 None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE,
-                 self._on_lifecycle, None))]
+        # One by one: what was registered has to be ended if not all is.
+        self._registered.append((
+            libvirt_qemu.qemuMonitorEventDeregister, connection,
+            libvirt_qemu.qemuMonitorEventRegister(
+                connection, self._only, None, self._on_event, None, 0)))
+        self._registered.append((
+            libvirt.virConnect.domainEventDeregisterAny, connection,
+            connection.domainEventRegisterAny(
+                self._only, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE,
+                self._on_lifecycle, None)))
 
-    def _forget(self):
+    def _deregister(self):
         registered, self._registered = self._registered, []
-        connection, self._connection = self._connection, None
         for deregister, owner, number in registered:
             try:
                 deregister(owner, number)
             except libvirt.libvirtError:
                 # the connection is gone, and its callbacks with it
                 continue
+
+    def _forget(self):
+        self._deregister()
+        connection, self._connection = self._connection, None
         if connection is not None and self._owned:
             try:
                 connection.close()
@@ -135,9 +148,14 @@ class LibvirtHost:
             connection = self.connection
             self._callbacks.append(callback)
             if not self._registered:
-                with libvirt_monitor.converting(connection.getURI(),
-                                                'subscribe to events'):
+                try:
                     self._register()
+                except libvirt.libvirtError as error:
+                    self._callbacks.remove(callback)
+                    self._deregister()
+                    raise libvirt_monitor.convert(
+                        error, connection.getURI(),
+                        'subscribe to events') from error
 
         def end():
             with self._lock:

@@ -179,6 +179,10 @@ class LibvirtOnlyTest(suites.Suite, LibvirtCase):
         made = self.started()
         connection = libvirt.open(_daemons[0].uri)
         self.addCleanup(connection.close)
+        # As nova-compute does; libvirt lets a connection do so only once.
+        connection.domainEventRegisterAny(
+            None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE,
+            lambda *event: None, None)
         guest = guests.LibvirtGuest.from_domain(
             connection.lookupByName(made.name))
         self.addCleanup(guest.close)

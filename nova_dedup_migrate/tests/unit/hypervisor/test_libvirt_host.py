@@ -99,16 +99,34 @@ class LibvirtHostTest(base.TestCase):
         self.assertEqual([(UUID, None, None)], self.seen)
 
     def test_connection_of_another_program_stays(self):
-        connection = self.connect()
-        host = libvirt_host.LibvirtHost.of(connection)
+        connection = self.domain.connect.return_value = self.connect()
+        host = libvirt_host.LibvirtHost.of(self.domain)
         host.subscribe(self.see)
+        # of the one guest, as that program has subscribed to all
+        self.assertEqual(
+            (connection, self.domain), self.register.call_args.args[:2])
+        self.assertIs(self.domain,
+                      connection.domainEventRegisterAny.call_args.args[0])
         host.close()
         self.deregister.assert_called_once_with(connection, 1)
         connection.close.assert_not_called()
         self.open.assert_not_called()
 
+    def test_subscription_that_fails_halfway(self):
+        connection = self.domain.connect.return_value = self.connect()
+        host = libvirt_host.LibvirtHost.of(self.domain)
+        connection.domainEventRegisterAny.side_effect = libvirt.libvirtError(
+            'event callback already tracked')
+        self.assertRaises(errors.HypervisorRefused, host.subscribe, self.see)
+        self.deregister.assert_called_once_with(connection, 1)
+        connection.domainEventRegisterAny.side_effect = None
+        host.subscribe(self.see)
+        self.emit('STOP', None)
+        self.assertEqual(1, len(self.seen))
+
     def test_unknown_guest(self):
-        host = libvirt_host.LibvirtHost.of(self.connect())
+        host = libvirt_host.LibvirtHost('qemu:///system')
+        self.assertIsNotNone(host.connection)
         error = libvirt.libvirtError('no')
         error.err = (libvirt.VIR_ERR_NO_DOMAIN, 0, 'no', 0, '', '', '', 0, 0)
         self.connections[0].lookupByUUIDString.side_effect = error
