@@ -137,13 +137,17 @@ class Endurance:
             self._rest(last)
         finally:
             trial.seconds = time.monotonic() - started
-            trial.host = self._host().name
-            trial.status = self._server.status
-            trial.migration = instances.migration(
-                self._compute, self._server).status
+            self._note(trial)
         trial.problems += self._wrong(fault)
+        self._note(trial)
         if fault.survives and not trial.problems:
             trial.problems += self._goes_on()
+
+    def _note(self, trial):
+        trial.host = self._host().name
+        trial.status = self._server.status
+        trial.migration = instances.migration(
+            self._compute, self._server).status
 
     def _newest(self):
         found = list(self._compute.migrations(instance_uuid=self._server.id))

@@ -118,9 +118,14 @@ def start_agent(cloud, name):
 
 
 def computes_are_up(cloud):
-    """Whether Nova believes that it can use all compute hosts."""
-    return {('nova-compute', name)
-            for name in cloud.settings.hosts} <= _up(cloud)
+    """Whether Nova believes that it can use all compute hosts.
+
+    It disables those that it has lost libvirt of, for up to a minute.
+    """
+    return {each.host
+            for each in client.connect(cloud).compute.services()
+            if each.binary == 'nova-compute' and each.state == 'up'
+            and each.status == 'enabled'} == set(cloud.settings.hosts)
 
 
 def _discover(cloud):
