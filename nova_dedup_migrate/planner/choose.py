@@ -10,13 +10,6 @@ from nova_dedup_migrate.planner import plan
 from nova_dedup_migrate.planner import predict
 from nova_dedup_migrate.planner import units
 
-_NOT_AVAILABLE = {
-    'page_cache': 'page_cache is not available: guests are not yet asked '
-                  'what they cache',
-    'snapshot': 'snapshot is not available: disks are not yet rebuilt from '
-                'backups',
-}
-
 
 def choose(given):
     """Return the Plan for Facts; whatever they are, it does not raise.
@@ -26,7 +19,7 @@ def choose(given):
     for by name, not to be slower.
     """
     known = normal.normal(given)
-    unbuilt = _NOT_AVAILABLE.get(known.options.strategy, '')
+    unbuilt = _unavailable(known)
     stock = predict.predict(known)
     disks = tuple(disk for disk in known.disks
                   if disk.copy != facts.NONE and disk.device)
@@ -40,14 +33,26 @@ def choose(given):
         return _stock(known, disks, stock, prediction,
                       _join(unbuilt, too_little))
     copy = collections.Counter(disk.copy for disk in disks).most_common(1)
+    strategy = plan.PAGE_CACHE if known.guest.map_pages else plan.SHARED_NAS
     return plan.Plan(
-        strategy=plan.SHARED_NAS, prediction=prediction, stock=stock,
+        strategy=strategy, prediction=prediction, stock=stock,
         copy=copy[0][0], disks=_exceptions(known.disks, disks, copy[0][0]),
         reason=unbuilt,
         explanation=explain.explain(
             known, disks, stock, prediction,
             _sentence(unbuilt)
-            + explain.chosen(gain, stock, prediction)))
+            + explain.chosen(strategy, gain, stock, prediction)))
+
+
+def _unavailable(known):
+    """Return why it cannot be what was asked for, '' if it can."""
+    strategy = known.options.strategy
+    if strategy == 'page_cache' and not known.guest.map_pages:
+        return 'page_cache is not available: ' + known.guest.map_reason
+    if strategy == 'snapshot':
+        return ('snapshot is not available: disks are not yet rebuilt from '
+                'backups')
+    return ''
 
 
 def _obstacle(known, disks):

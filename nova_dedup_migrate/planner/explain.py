@@ -2,7 +2,6 @@
 """Why a plan is as it is, in sentences for who runs the cloud."""
 
 from nova_dedup_migrate.planner import facts
-from nova_dedup_migrate.planner import plan
 from nova_dedup_migrate.planner import predict
 from nova_dedup_migrate.planner import units
 
@@ -28,7 +27,12 @@ def explain(known, disks, stock, prediction, decision):
         not considered
     :param decision: the last sentence
     """
-    sentences = [_asked(known.options), _guest(known), _link(known)]
+    sentences = [_asked(known.options), _guest(known)]
+    if known.guest.map_pages:
+        sentences.append('The guest has listed %s of page cache.'
+                         % units.size(known.guest.map_pages
+                                      * known.guest.page_size))
+    sentences.append(_link(known))
     sentences += _disks(known, disks)
     sentences.append('An ordinary migration: ' + _expected(stock))
     sentences += _end(stock)
@@ -104,9 +108,10 @@ def _end(prediction):
     return [sentence] if sentence else []
 
 
-def chosen(gain, stock, prediction):
+def chosen(strategy, gain, stock, prediction):
     """Return the sentence for what is left out.
 
+    :param strategy: of the plan
     :param gain: see predict.saves
     """
     if stock.completes:
@@ -116,4 +121,4 @@ def chosen(gain, stock, prediction):
     else:
         why = ('An ordinary migration is not expected to complete either, '
                'and this one has less to send.')
-    return 'Chosen: %s. %s' % (plan.SHARED_NAS, why)
+    return 'Chosen: %s. %s' % (strategy, why)

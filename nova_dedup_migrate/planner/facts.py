@@ -72,7 +72,9 @@ class Guest:
     :ivar in_use_error: standard error of in_use
     :ivar hint_pages: pages with a hint (query-x-dedup)
     :ivar dirty_rate: bytes/s, measured just before the migration
-    :ivar map_pages: of hint_pages, those from a page-cache map
+    :ivar map_pages: of hint_pages, those the guest has listed as its page
+        cache
+    :ivar map_reason: why there are none
     :ivar disk_write_rate: bytes/s the guest writes to its disks, None if
         that was not measured
     """
@@ -83,6 +85,7 @@ class Guest:
     dirty_rate: float
     page_size: int = 4096
     map_pages: int = 0
+    map_reason: str = 'the guest was not asked what it caches'
     disk_write_rate: float | None = None
     in_use: float | None = None
     in_use_error: float = 0.0

@@ -63,6 +63,7 @@ def _guest(guest):
         memory=memory, resident=resident, hint_pages=hints,
         dirty_rate=number(guest.dirty_rate, MAX_RATE), page_size=page,
         map_pages=min(int(number(guest.map_pages, MAX_BYTES)), hints),
+        map_reason=str(guest.map_reason)[:500],
         disk_write_rate=(None if written is None
                          else number(written, MAX_RATE)),
         in_use=in_use,

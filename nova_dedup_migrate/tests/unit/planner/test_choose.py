@@ -61,6 +61,25 @@ class ChooseTest(base.TestCase):
             self.assertIn(strategy + ' is not available: ', made.reason)
             self.assertIn('stock QEMU', made.reason)
 
+    def test_page_cache(self):
+        for strategy in ('page_cache', 'auto'):
+            made = choose.choose(cases.make(
+                guest={'map_pages': 1000},
+                options={'strategy': strategy}))
+            self.assertEqual((plan.PAGE_CACHE, ''),
+                             (made.strategy, made.reason))
+            self.assertIn('Chosen: page_cache.', made.explanation[-1])
+            self.assertIn('The guest has listed 4.1 MB of page cache.',
+                          made.explanation)
+
+    def test_page_cache_of_a_guest_that_says_nothing(self):
+        made = choose.choose(cases.make(
+            guest={'map_reason': 'it hangs'},
+            options={'strategy': 'page_cache'}))
+        self.assertEqual(plan.SHARED_NAS, made.strategy)
+        self.assertEqual('page_cache is not available: it hangs',
+                         made.reason)
+
     def test_asked_by_name_min_gain_does_not_count(self):
         made = choose.choose(cases.make(guest={'hint_pages': 10000},
                                         options={'strategy': 'shared_nas'}))
@@ -135,7 +154,8 @@ class HostileTest(base.TestCase):
 
     def _check(self, given):
         made = choose.choose(given)
-        self.assertIn(made.strategy, (plan.STOCK, plan.SHARED_NAS))
+        self.assertIn(made.strategy, (plan.STOCK, plan.SHARED_NAS,
+                                      plan.PAGE_CACHE))
         self.assertTrue(all(isinstance(sentence, str)
                             for sentence in made.explanation))
         for prediction in (made.prediction, made.stock):

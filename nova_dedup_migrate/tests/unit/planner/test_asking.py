@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+from nova_dedup_migrate.planner import asking
+from nova_dedup_migrate.planner import facts
+from nova_dedup_migrate.tests import base
+from nova_dedup_migrate.tests.unit.planner import cases
+
+_STOCK_QEMU = facts.End('compute2', False, '10.0.13', 'stock QEMU')
+
+
+class AskingTest(base.TestCase):
+
+    def asked(self, reason, **changes):
+        changes['guest'] = {'hint_pages': 0, **changes.get('guest', {})}
+        found = asking.obstacle(cases.make(**changes))
+        if reason:
+            self.assertIn(reason, found)
+        else:
+            self.assertEqual('', found)
+
+    def test_worth_it(self):
+        self.asked('')
+        self.asked('', options={'strategy': 'page_cache'})
+        # half of it is known already
+        self.asked('', guest={'hint_pages': 3 * cases.GIB // 2 // 4096})
+
+    def test_not_asked_for(self):
+        for strategy in ('off', 'shared_nas', 'snapshot', 'nonsense', None):
+            self.asked('does not need it', options={'strategy': strategy})
+
+    def test_impossible(self):
+        self.asked('QEMU of both hosts', destination=_STOCK_QEMU)
+        self.asked('QEMU of both hosts', source=_STOCK_QEMU)
+        self.asked('cannot read any', disks=())
+        self.asked('cannot read any', disks=(cases.disk(copy='none'),))
+
+    def test_no_use(self):
+        fast = {'configured': None, 'measured': 100e9}
+        for strategy in ('auto', 'page_cache'):
+            self.asked('is faster', link=fast,
+                       options={'strategy': strategy})
+        known = {'hint_pages': 3 * cases.GIB // 4096}
+        self.asked('could not save the time', guest=known)
+        self.asked('', guest=known, options={'strategy': 'page_cache'})
+        self.asked('min_gain', options={'min_gain': 0.999})
+
+    def test_an_ordinary_one_never_ends(self):
+        self.asked('', guest={'dirty_rate': 14e6, 'in_use': None})
+
+    def test_usable(self):
+        self.assertEqual({'a', 'b'}, asking.usable(cases.make(disks=(
+            cases.disk(device='a'), cases.disk(device='b', copy='own'),
+            cases.disk(device='c', copy='none'), cases.disk(device='')))))
