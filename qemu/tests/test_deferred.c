@@ -101,16 +101,20 @@ static void release(void)
     }
     dedup_deferred_done(&d, &ram, 7, false);
     /* the oldest ones first */
-    CHECK(dedup_deferred_release(&d, 10) == 10 && d.count == 39);
+    CHECK(dedup_deferred_give_up(&d, 10) == 10 && d.count == 39);
     for (int i = 0; i < 50; i++) {
         CHECK(dirty[i] == (i < 11 && i != 7));
     }
-    CHECK(dedup_deferred_release(&d, UINT64_MAX) == 39 && d.count == 0);
+    /* but none that has been written back */
+    hints[11] = 7777;
+    CHECK(dedup_deferred_give_up(&d, 3) == 3 && d.count == 36);
+    CHECK(!dirty[11] && dirty[12] && dirty[14] && !dirty[15]);
+    CHECK(dedup_deferred_release(&d) == 36 && d.count == 0);
     for (int i = 0; i < 50; i++) {
         CHECK(dirty[i] == (i != 7));
         CHECK(test_bit(i, ram.direct) == (i != 7));
     }
-    CHECK(dedup_deferred_release(&d, UINT64_MAX) == 0);
+    CHECK(dedup_deferred_release(&d) == 0);
     end();
 }
 
@@ -144,7 +148,7 @@ static void stale_twice(bool switchover)
     CHECK(dirty[5]);
     if (scan(5, SECOND)) {
         if (switchover) {
-            dedup_deferred_release(&d, UINT64_MAX);
+            dedup_deferred_release(&d);
         } else {
             dedup_deferred_review(&d, 20 * SECOND);
         }
@@ -190,7 +194,7 @@ static void random_model(void)
                 dedup_deferred_review(&d, now);
                 break;
             case 3:                             /* the link is idle */
-                dedup_deferred_release(&d, below(5));
+                dedup_deferred_give_up(&d, below(5));
                 break;
             default:                            /* the scan comes to it */
                 if (!dirty[page]) {
@@ -209,7 +213,7 @@ static void random_model(void)
         if (round % 2) {
             dedup_deferred_review(&d, now + 10 * SECOND);
         } else {
-            dedup_deferred_release(&d, UINT64_MAX);
+            dedup_deferred_release(&d);
         }
         for (int i = 0; i < 40; i++) {
             CHECK(!unsent[i] || dirty[i]);

@@ -104,21 +104,39 @@ void dedup_deferred_review(DedupDeferred *d, int64_t now)
     g_array_set_size(d->queue, kept);
 }
 
-uint64_t dedup_deferred_release(DedupDeferred *d, uint64_t n)
+static uint64_t release(DedupDeferred *d, uint64_t n, bool all)
 {
     uint64_t released = 0;
-    unsigned i;
+    unsigned i, kept = 0;
 
     for (i = 0; i < d->queue->len && released < n; i++) {
         DeferredPage *p = &g_array_index(d->queue, DeferredPage, i);
+        DedupHint h;
 
-        if (test_and_clear_bit(p->page, p->dr->waiting)) {
-            d->count--;
-            released++;
-            set_bit(p->page, p->dr->direct);
-            dedup_set_dirty(p->dr, p->page);
+        if (!test_bit(p->page, p->dr->waiting)) {
+            continue;
         }
+        dedup_hint_get(p->dr, p->page, &h);
+        if (h.word != p->word && !all) {
+            g_array_index(d->queue, DeferredPage, kept++) = *p;
+            continue;
+        }
+        clear_bit(p->page, p->dr->waiting);
+        d->count--;
+        released++;
+        set_bit(p->page, p->dr->direct);
+        dedup_set_dirty(p->dr, p->page);
     }
-    g_array_remove_range(d->queue, 0, i);
+    g_array_remove_range(d->queue, kept, i - kept);
     return released;
+}
+
+uint64_t dedup_deferred_give_up(DedupDeferred *d, uint64_t n)
+{
+    return release(d, n, false);
+}
+
+uint64_t dedup_deferred_release(DedupDeferred *d)
+{
+    return release(d, UINT64_MAX, true);
 }

@@ -41,7 +41,12 @@ void dedup_deferred_done(DedupDeferred *d, DedupRam *dr, uint64_t page,
                          bool paid);
 /* Make dirty again what has a new hint or has waited long enough */
 void dedup_deferred_review(DedupDeferred *d, int64_t now);
-/* Make up to @n of them dirty again, oldest first, to go in full; how many */
-uint64_t dedup_deferred_release(DedupDeferred *d, uint64_t n);
+/*
+ * Make up to @n of those without a new hint dirty again, oldest first, to go
+ * in full; how many it were
+ */
+uint64_t dedup_deferred_give_up(DedupDeferred *d, uint64_t n);
+/* Likewise all of them */
+uint64_t dedup_deferred_release(DedupDeferred *d);
 
 #endif

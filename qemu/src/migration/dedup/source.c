@@ -179,16 +179,17 @@ bool dedup_source_iterate(QEMUFile *f)
     source_take_answers();
     if (src.closing || src.state == DEDUP_SOURCE_STATE_DRAINING) {
         source_take_later(UINT64_MAX);
-        dedup_deferred_release(&src.deferred, UINT64_MAX);
+        dedup_deferred_release(&src.deferred);
     } else {
         if (src.out.count <= source_window() - source_window() / 4) {
             source_take_later(source_window() - src.out.count);
         }
-        dedup_deferred_review(&src.deferred, now_us());
         if (src.idle) {
-            dedup_deferred_release(&src.deferred,
+            /* Before the review, which makes those with a new hint dirty */
+            dedup_deferred_give_up(&src.deferred,
                                    dedup_pace_spare(&src.pace));
         }
+        dedup_deferred_review(&src.deferred, now_us());
     }
     if (src.state == DEDUP_SOURCE_STATE_DRAINING) {
         src.fig.stolen_pages += dedup_outstanding_redirty(&src.out);
@@ -264,7 +265,7 @@ void dedup_source_finish(void)
         multifd_ram_flush_and_sync(src.f);
     }
     source_take_later(UINT64_MAX);
-    dedup_deferred_release(&src.deferred, UINT64_MAX);
+    dedup_deferred_release(&src.deferred);
     src.fig.final_pages += dedup_outstanding_redirty(&src.out);
     dedup_outstanding_pay(&src.out);
     src.running = false;
