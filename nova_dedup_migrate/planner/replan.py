@@ -9,7 +9,7 @@ destination's storage is busy with it, and others use that storage.  That
 is decided here, from what has come of it so far, and never from a single
 bad moment.
 
-Guests dirty two to three times as much while they are migrated as
+Some guests dirty two to three times as much while they are migrated as
 before, so what is left is predicted anew from the rates seen now.
 """
 
@@ -125,7 +125,7 @@ def _left(given, now):
     known = normal.normal(given)
     link = normal.rate(now.link_rate) or predict.link_rate(known)
     dirty = (normal.number(now.dirty_rate, normal.MAX_RATE)
-             or 2 * known.guest.dirty_rate)
+             or predict.dirty_rate(known))
     time = normal.number(now.time, normal.MAX_TIME)
     timeout = known.options.timeout
     outcome = model.migrate(model.Case(
