@@ -93,10 +93,10 @@
  *   128  32  0
  *   Any number may be UINT64_MAX: not known.
  *
- * On a channel that stays open (virtio-serial) the host sends a frame first,
- * and the listing that answers it carries its nonce; a host that finds an
- * older listing in the channel skips it.  A new request ends a listing that
- * is under way: no END, the next BEGIN follows.
+ * On a channel that stays open (the virtio-serial port LISTING_PORT) the host
+ * sends a frame first, and the listing that answers it carries its nonce.  A
+ * new request ends a listing that is under way, maybe within a frame: a host
+ * that has asked passes over everything until a BEGIN with its nonce.
  *
  *   REQUEST (16), 64 bytes, frame number 0
  *     0   4  version, 1
@@ -114,6 +114,8 @@
 
 #define LISTING_MAGIC               "NPCL"
 #define LISTING_VERSION             1
+
+#define LISTING_PORT                "nova-dedup-migrate.page-cache.0"
 
 #define LISTING_PAGE                4096
 #define LISTING_SECTOR              512
@@ -135,7 +137,7 @@
 #define LISTING_MAX_TEXT            160
 #define LISTING_MAX_PCI_STEPS       8
 #define LISTING_MAX_TIME_MS         600000
-#define LISTING_MIN_MEMORY_KIB      4096
+#define LISTING_MIN_MEMORY_KIB      16384
 
 #define LISTING_NAME_LEN            32
 #define LISTING_SERIAL_LEN          64

@@ -209,33 +209,39 @@ static void resolve(struct disks *d, struct disks_device *v, int depth)
     v->resolved = true;
 }
 
+static void add_device(struct disks *d, const char *name)
+{
+    struct disks_device *v = &d->device[d->devices];
+    uint64_t sectors;
+    char text[32];
+
+    if (name[0] == '.' || d->devices == DISKS_MAX_DEVICES ||
+        !sysfs_text(text, sizeof(text), "/sys/class/block/%s/dev", name) ||
+        sscanf(text, "%u:%u", &v->major, &v->minor) != 2) {
+        return;
+    }
+    if (sysfs_number(&sectors, "/sys/class/block/%s/size", name) &&
+        sectors <= INT64_MAX / SECTOR) {
+        v->size = sectors * SECTOR;
+    }
+    snprintf(v->name, sizeof(v->name), "%.32s", name);
+    listing_clean(v->name);
+    d->devices++;
+}
+
 void disks_find(struct disks *d)
 {
-    DIR *all = opendir("/sys/class/block");
-    struct dirent *entry;
+    struct dirent **names;
+    /* In the order of their names, so that two listings have the same one */
+    int count = scandir("/sys/class/block", &names, NULL, alphasort);
 
     memset(d, 0, sizeof(*d));
-    while (all && (entry = readdir(all)) && d->devices < DISKS_MAX_DEVICES) {
-        struct disks_device *v = &d->device[d->devices];
-        uint64_t sectors;
-        char text[32];
-
-        if (entry->d_name[0] == '.' ||
-            !sysfs_text(text, sizeof(text), "/sys/class/block/%s/dev",
-                        entry->d_name) ||
-            sscanf(text, "%u:%u", &v->major, &v->minor) != 2) {
-            continue;
-        }
-        if (sysfs_number(&sectors, "/sys/class/block/%s/size",
-                         entry->d_name) && sectors <= INT64_MAX / SECTOR) {
-            v->size = sectors * SECTOR;
-        }
-        snprintf(v->name, sizeof(v->name), "%.32s", entry->d_name);
-        listing_clean(v->name);
-        d->devices++;
+    for (int i = 0; i < count; i++) {
+        add_device(d, names[i]->d_name);
+        free(names[i]);
     }
-    if (all) {
-        closedir(all);
+    if (count >= 0) {
+        free(names);
     }
     for (uint32_t i = 0; i < d->devices; i++) {
         resolve(d, &d->device[i], 0);

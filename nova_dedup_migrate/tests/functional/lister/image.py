@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guest the lister is tested in: Debian's kernel, busybox, the lister.
+
+Its init process runs the lines it is sent by a shell and answers each with
+"STATUS LENGTH" and that many bytes of output.
+"""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+
+from benchmarks.guest import cache
+from benchmarks.guest import cpio
+from benchmarks.guest import kernel
+
+TOP = pathlib.Path(__file__).parents[4]
+LISTER = TOP / 'guest'
+
+_MODULES = [
+    'crc32c_generic', 'crc32c_intel', 'libcrc32c', 'crc16', 'mbcache',
+    'jbd2', 'ext4', 'virtio_pci', 'virtio_blk', 'virtio_scsi',
+    'virtio_console', 'scsi_mod', 'sd_mod', 'nvme_core', 'nvme', 'xfs',
+    'xor', 'raid6_pq', 'zstd_compress', 'btrfs', 'overlay', 'dm_mod',
+    'dm_crypt', 'loop', 'xts', 'ecb', 'aes_generic', 'essiv',
+]
+
+#: Programs of this machine that tests use in the guest, with libraries.
+_PROGRAMS = ('dmsetup', 'lvm')
+
+_INIT = r'''#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/bin:/sbin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mount -t tmpfs tmp /tmp
+while read -r name; do insmod /modules/$name; done </modules/list
+mkdir -p /mnt /run /etc
+port=
+while [ -z "$port" ]; do
+    for one in /sys/class/virtio-ports/*; do
+        [ "$(cat $one/name 2>/dev/null)" = control ] && port=${one##*/}
+    done
+    [ -e "/dev/$port" ] || port=
+done
+exec 3<>/dev/$port
+echo 'ready 0' >&3
+while true; do
+    if read -r line <&3; then
+        sh -c "$line" >/tmp/.out 2>&1 </dev/null 3>&-
+        echo "$? $(stat -c %s /tmp/.out)" >&3
+        cat /tmp/.out >&3
+    else
+        sleep 0.1
+    fi
+done
+'''
+
+
+def missing():
+    """Why the guest cannot be built here, or None."""
+    for name in ('busybox', 'gcc', 'make'):
+        if shutil.which(name) is None:
+            return f'{name} is not installed'
+    return None
+
+
+def _program_files(name):
+    """Path -> contents of a program and the libraries it needs."""
+    path = shutil.which(name) or shutil.which(name, path='/sbin:/usr/sbin')
+    if path is None:
+        return {}
+    done = subprocess.run(['ldd', path], capture_output=True, text=True,
+                          check=False)
+    libraries = re.findall(r'(/\S+) \(0x', done.stdout)
+    found = {f'/bin/{name}': pathlib.Path(path).read_bytes()}
+    for library in libraries:
+        found[library] = pathlib.Path(library).read_bytes()
+    return found
+
+
+def compile_lister(folder):
+    """Compile the lister, return its path."""
+    subprocess.run(['make', '-s', '-C', LISTER, f'OUT={folder}'],
+                   check=True, stdin=subprocess.DEVNULL)
+    return folder / 'page-cache-lister'
+
+
+def _helper(folder):
+    path = folder / 'helper'
+    subprocess.run(
+        ['gcc', '-O1', '-Wall', '-static', '-o', path,
+         pathlib.Path(__file__).parent / 'helper.c'], check=True)
+    return path
+
+
+def _build(linux, work):
+    files = {'/bin/busybox': pathlib.Path(
+        shutil.which('busybox')).read_bytes()}
+    for name in _PROGRAMS:
+        files.update(_program_files(name))
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        files['/bin/page-cache-lister'] = compile_lister(folder).read_bytes()
+        files['/bin/helper'] = _helper(folder).read_bytes()
+    modules = kernel.in_load_order(_MODULES, linux.module_files())
+    for name, data in modules.items():
+        files[f'/modules/{name}.ko'] = data
+    files['/modules/list'] = ''.join(
+        f'{name}.ko\n' for name in modules).encode()
+    files['/init'] = _INIT.encode()
+    folders = {'/dev', '/proc', '/sys', '/tmp', '/mnt', '/sbin', '/etc',
+               '/run'}
+    for path in files:
+        folders.update(str(p) for p in pathlib.PurePath(path).parents)
+    folders.discard('/')
+    with open(work / 'initrd', 'wb') as out:
+        archive = cpio.CpioWriter(out)
+        for path in sorted(folders):
+            archive.directory(path[1:])
+        archive.character_device('dev/console', 5, 1)
+        for path, data in files.items():
+            archive.file(path[1:], data, 0o755)
+        archive.close()
+    (work / 'kernel').write_bytes(linux.image.read_bytes())
+
+
+def guest_image():
+    """Return the paths of (kernel, initrd), built if they are not cached."""
+    linux = kernel.debian_kernel()
+    here = pathlib.Path(__file__)
+    sources = [here, here.parent / 'helper.c', LISTER / 'Makefile',
+               *(LISTER / 'src').glob('*.[ch]'),
+               *(LISTER / 'include').glob('*.h')]
+    name = cache.key('lister', str(linux.image), sources)
+    place = cache.entry('guest', name, lambda work: _build(linux, work))
+    return place / 'kernel', place / 'initrd'

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A guest with the lister in it, and the truth to hold the listing against.
+
+The truth is the guest's physical memory, dumped while it stands still, the
+contents of its disks, and what its kernel says of each page.
+"""
+
+import dataclasses
+import pathlib
+import socket
+import subprocess
+import time
+
+from nova_dedup_migrate.hypervisor import direct
+from nova_dedup_migrate.hypervisor import spec
+from nova_dedup_migrate.tests.functional.lister import image
+from nova_dedup_migrate.tests.functional.lister import listing
+
+PAGE = 4096
+#: Bits of /proc/kpageflags (Linux, include/uapi/linux/kernel-page-flags.h)
+_UPTODATE, _DIRTY, _LRU, _WRITEBACK = 1 << 3, 1 << 4, 1 << 5, 1 << 8
+_ANON, _SWAPBACKED, _TAIL = 1 << 12, 1 << 14, 1 << 16
+_SLAB, _BUDDY, _RESERVED, _PGTABLE = 1 << 7, 1 << 10, 1 << 32, 1 << 26
+
+
+@dataclasses.dataclass
+class Verdict:
+    """What a listing is worth, in pages.
+
+    :ivar right: pages whose memory and disk hold the same bytes
+    :ivar wrong: (address, disk, offset) of the others
+    :ivar clean: set of page numbers that the kernel says are clean, up to
+        date and of a file, without those that are all zero
+    :ivar listed: set of page numbers listed
+    """
+
+    right: int
+    wrong: list
+    clean: set
+    listed: set
+
+    @property
+    def coverage(self):
+        return len(self.listed & self.clean) / max(1, len(self.clean))
+
+
+class Guest:
+    """A guest that runs shell commands.
+
+    :param binary: QEMU
+    :param disks: spec.Disk
+    """
+
+    def __init__(self, binary, disks, memory_mib=256, append='',
+                 channels=(), **given):
+        kernel, initrd = image.guest_image()
+        self.memory_mib = memory_mib
+        self.disks = disks
+        self.guest = direct.DirectGuest(spec.GuestSpec(
+            binary=binary, memory_mib=memory_mib, kernel=kernel,
+            initrd=initrd, append=f'console=ttyS0 loglevel=4 {append}',
+            disks=tuple(disks),
+            channels=(spec.Channel('control', 'virtio-serial', 'socket'),
+                      *channels), **given))
+        self._socket = None
+
+    def start(self, timeout=90):
+        self.guest.start()
+        deadline = time.monotonic() + timeout
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(str(self.guest.channel('control')))
+        self._socket.settimeout(timeout)
+        self._file = self._socket.makefile('rb')
+        line = self._file.readline()
+        if line != b'ready 0\n':
+            raise AssertionError('guest says %r; console: %s' % (
+                line, self.guest.console.read_text()[-2000:]))
+        return time.monotonic() - deadline + timeout
+
+    def destroy(self):
+        if self._socket is not None:
+            self._socket.close()
+        self.guest.destroy()
+
+    def run(self, line, check=True, timeout=120):
+        """Run a line of shell in the guest, return its output as bytes."""
+        self._socket.settimeout(timeout)
+        self._socket.sendall(line.replace('\n', ';').encode() + b'\n')
+        status, length = self._file.readline().split()
+        output = self._file.read(int(length))
+        if check and int(status):
+            raise AssertionError('%s: exit status %s: %s' % (
+                line, int(status), output.decode(errors='replace')))
+        return output
+
+    def text(self, line, **given):
+        return self.run(line, **given).decode(errors='replace')
+
+    def list(self, options=''):
+        """Run the lister, return the Listing."""
+        return listing.parse(
+            self.run(f'page-cache-lister {options} | cat'))
+
+    def meminfo(self):
+        """Name -> KiB."""
+        lines = self.text('cat /proc/meminfo').splitlines()
+        return {line.split(':')[0]: int(line.split()[1]) for line in lines}
+
+    def page_flags(self):
+        """/proc/kpageflags, a number a page."""
+        data = memoryview(self.run('cat /proc/kpageflags'))
+        return data.cast('Q')
+
+    def clean_pages(self, flags):
+        """Pages of files the kernel holds clean and up to date.
+
+        Those of the initial file system (not on a disk) are told apart by
+        being on no disk's list: they are swap-backed or always dirty.
+        """
+        not_ours = (_ANON | _SWAPBACKED | _DIRTY | _WRITEBACK | _SLAB
+                    | _BUDDY | _RESERVED | _PGTABLE)
+        wanted = _LRU | _UPTODATE
+        return {number for number, value in enumerate(flags)
+                if value & (wanted | not_ours) == wanted}
+
+    def memory(self, folder):
+        """Stop the guest, dump its memory, return it as bytes."""
+        self.guest.pause()
+        path = pathlib.Path(folder) / 'memory'
+        self.guest.qmp('pmemsave', val=0, size=self.memory_mib << 20,
+                       filename=str(path))
+        data = path.read_bytes()
+        path.unlink()
+        return data
+
+    def verify(self, found, folder, flags=None):
+        """Compare a listing with memory and disks; the guest stays stopped.
+
+        :param flags: page_flags() taken just before or after the listing
+        """
+        memory = self.memory(folder)
+        contents = [pathlib.Path(disk.path).read_bytes()
+                    for disk in self.disks]
+        right, wrong, listed = 0, [], set()
+        for extent in found.extents:
+            for page in range(extent.pages):
+                gpa = extent.gpa + page * PAGE
+                offset = extent.offset + page * PAGE
+                listed.add(gpa // PAGE)
+                disk = contents[extent.disk]
+                if memory[gpa:gpa + PAGE] == disk[offset:offset + PAGE]:
+                    right += 1
+                else:
+                    wrong.append((gpa, extent.disk, offset, extent.kind))
+        clean = self.clean_pages(flags) if flags is not None else set()
+        # Holes, and what is allocated but not written: nothing to fetch.
+        clean = {page for page in clean
+                 if any(memory[page * PAGE:page * PAGE + PAGE])}
+        return Verdict(right, wrong, clean, listed)
+
+
+def make_disk(path, mib, kind, *options):
+    """An image with an empty file system: ext4, xfs, btrfs or none."""
+    with open(path, 'wb') as disk:
+        disk.truncate(mib << 20)
+    tool = {'ext4': ['/sbin/mke2fs', '-q', '-F', '-t', 'ext4', '-E',
+                     'lazy_itable_init=0'],
+            'xfs': ['/sbin/mkfs.xfs', '-q', '-f'],
+            'btrfs': ['/sbin/mkfs.btrfs', '-q', '-f']}.get(kind)
+    if tool:
+        subprocess.run([*tool, *options, path], check=True,
+                       stdin=subprocess.DEVNULL, capture_output=True)
+    return spec.Disk(path=path, cache='writeback')
