@@ -34,18 +34,21 @@ static uint64_t cpu_us(const struct rusage *usage)
 
 /* The tables share what is left of the memory; there are more pages than
  * files, and more runs than parts of one. */
-static const char *make_tables(struct budget *b, const struct kernel *k)
+static const char *make_tables(struct budget *b, const struct kernel *k,
+                               uint32_t runs)
 {
     size_t left = budget_left(b) - (1 << 20);
     size_t per_run = sizeof(struct run) + 2 * sizeof(uint32_t);
+    size_t most = left / 2 / per_run;
 
+    most = runs && runs < most ? runs : most;
     resolve.disks = &disks;
     resolve.mounts = &mounts;
     resolve.listing = &listing;
     resolve.budget = b;
     resolve.figures = &figures;
     if (!scan_init(&scan, k, b, &figures,
-                   left / 2 / per_run * sizeof(struct run), left / 4) ||
+                   most * sizeof(struct run), left / 4) ||
         !resolve_init(&resolve, &scan, left / 4)) {
         return "tables do not fit into the memory limit";
     }
@@ -79,15 +82,16 @@ static void list_files(struct budget *b)
 }
 
 /* Opens what the best method needs that works. */
-static enum listing_method choose(enum listing_method wanted,
+static enum listing_method choose(const struct lister_options *options,
                                   struct budget *b)
 {
+    enum listing_method wanted = options->method;
     const char *why;
 
     if (wanted != LISTING_METHOD_FILES) {
         why = kernel_open(&kernel, b);
         if (!why) {
-            why = make_tables(b, &kernel);
+            why = make_tables(b, &kernel, options->runs);
         }
         if (!why && !probe(&kernel, &scan.owners)) {
             why = "the kernel's page structures are not as expected";
@@ -100,7 +104,7 @@ static enum listing_method choose(enum listing_method wanted,
     if (wanted != LISTING_METHOD_PAGES) {
         why = resident_open(&walk.resident, b);
         if (!why) {
-            why = make_tables(b, NULL);
+            why = make_tables(b, NULL, options->runs);
         }
         if (!why) {
             walk.scan = &scan;
@@ -132,7 +136,7 @@ int lister_run(int fd, const struct lister_options *options)
     for (uint32_t i = 0; i < disks.disks; i++) {
         listing_put_disk(&listing, &disks.disk[i]);
     }
-    method = choose(options->method, &budget);
+    method = choose(options, &budget);
     why = options->keep_privileges ? NULL :
           privileges_drop(method == LISTING_METHOD_FILES);
     if (why) {

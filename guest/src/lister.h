@@ -12,7 +12,9 @@ struct lister_options {
     uint64_t nonce;
     uint32_t limit_ms, memory_kib, extents, read_kib;
     enum listing_method method;         /* NONE: the best there is */
-    bool keep_privileges;               /* for tests */
+    /* For tests */
+    bool keep_privileges;
+    uint32_t runs;                      /* room for so many, 0: all */
 };
 
 /* Returns the exit status; from here on the process has no privileges. */

@@ -9,11 +9,14 @@
 #include <unistd.h>
 
 #include "lister.h"
+#include "serve.h"
 
 static const char usage[] =
 "usage: page-cache-lister [option...] >listing\n"
+"       page-cache-lister --port NAME\n"
 "Lists which pages of this guest's memory hold which bytes of its disks, in\n"
 "the format of listing-format.h.  Reads only; needs to be root.\n"
+"  --port NAME      answer the requests that come by this virtio-serial port\n"
 "  --time MS        end the listing after MS milliseconds (10000)\n"
 "  --memory KIB     use at most KIB of memory for tables (65536)\n"
 "  --extents N      list at most N extents (4194304)\n"
@@ -43,7 +46,10 @@ int main(int argc, char **argv)
         { "reads", required_argument, NULL, 'r' },
         { "nonce", required_argument, NULL, 'n' },
         { "method", required_argument, NULL, 'M' },
+        /* For tests */
         { "keep-privileges", no_argument, NULL, 'k' },
+        { "runs", required_argument, NULL, 'R' },
+        { "port", required_argument, NULL, 'p' },
         { "version", no_argument, NULL, 'v' },
         { "help", no_argument, NULL, 'h' },
         { 0 },
@@ -52,6 +58,7 @@ int main(int argc, char **argv)
         .limit_ms = 10000, .memory_kib = 65536, .extents = 1 << 22,
         .read_kib = 1024,
     };
+    const char *port = NULL;
     int option;
 
     while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
@@ -83,8 +90,15 @@ int main(int argc, char **argv)
             o.method = *optarg == 'p' ? LISTING_METHOD_PAGES :
                        LISTING_METHOD_FILES;
             break;
+        case 'R':
+            good = number(optarg, 1, UINT32_MAX, &value);
+            o.runs = value;
+            break;
         case 'k':
             o.keep_privileges = true;
+            break;
+        case 'p':
+            port = optarg;
             break;
         case 'v':
             printf("page-cache-lister, format %d\n", LISTING_VERSION);
@@ -100,11 +114,14 @@ int main(int argc, char **argv)
             return 2;
         }
     }
-    if (optind != argc || isatty(STDOUT_FILENO)) {
+    if (optind != argc || (!port && isatty(STDOUT_FILENO))) {
         fputs(usage, stderr);
         return 2;
     }
     signal(SIGPIPE, SIG_IGN);
+    if (port) {
+        return serve(port, &o);
+    }
     /* Should anything hang, a reader that does not read included */
     alarm(o.limit_ms / 1000 + 2);
     return lister_run(STDOUT_FILENO, &o);
