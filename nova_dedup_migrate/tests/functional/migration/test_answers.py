@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answers that arrive when the page is no longer what they are about."""
 
+import time
+
 from nova_dedup_migrate.tests.functional.migration import case
 from nova_dedup_migrate.tests.functional.migration import scripted
 
 PAGES = range(scripted.FIRST, scripted.FIRST + 8)
 OTHER = scripted.FIRST + 32
-LATE = 'answer-delay-us=5000000'
+#: The second records' bytes are lost before they are read.
+LATE = 'answer-delay-us=8000000,fetch-delay-us=1000000'
 
 
 class StaleAnswerTest(case.MigrationCase):
@@ -18,14 +21,39 @@ class StaleAnswerTest(case.MigrationCase):
         """
         for number, page in enumerate(PAGES):
             sector = scripted.DATA + number * 8
-            one.guest.poke(page, 100)
-            one.guest.write(page, sector)
+            self.record_again(one, page, sector)
             if lost:
                 one.guest.fill(OTHER, number + 1)
                 one.guest.write(OTHER, sector)
-        one.recorded(2 * len(PAGES))
         self.assertEqual(0, one.figures().storage_pages,
                          'the answers were too early')
+
+    def record_again(self, one, page, sector):
+        """Write to a page, and it to the disk, until a record tells so.
+
+        The scan may come to the page between the two and, when the link
+        idles, send content.
+        """
+        for value in range(100, 120):
+            before = one.figures()
+            # all of it, so that the fingerprint notices
+            one.guest.fill(page, value)
+            one.guest.write(page, sector)
+
+            def recorded(before=before):
+                return one.figures().record_pages > before.record_pages
+
+            def came_between(before=before):
+                return one.figures().stale_hints > before.stale_hints
+
+            one.until(lambda r=recorded, c=came_between: r() or c(),
+                      'another record')
+            give_up = time.monotonic() + 0.3
+            while not recorded() and time.monotonic() < give_up:
+                time.sleep(0.01)
+            if recorded():
+                return
+        self.fail('page %#x goes as content only' % page)
 
     def scenario(self, lost, source_inject=''):
         one = self.begun(PAGES, inject=LATE, source_inject=source_inject)
