@@ -3,6 +3,8 @@
 
 import contextlib
 import dataclasses
+import os
+import signal
 import time
 
 from nova_dedup_migrate.hypervisor import direct
@@ -156,6 +158,16 @@ class Rig:
                     what, now.status, now.error))
             return False
         self.test.eventually(check, what, timeout)
+
+    @contextlib.contextmanager
+    def frozen(self):
+        """Stop the destination's program, so that it cannot be too early."""
+        pid = self.destination.pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     def active(self):
         """Wait until records go out, or are known not to."""

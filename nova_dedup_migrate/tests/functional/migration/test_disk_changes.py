@@ -16,9 +16,10 @@ class DiskChangesTest(case.MigrationCase):
     def scenario(self, change, inject='', refused=True):
         one = self.begun(inject=SLOW + inject)
         one.recorded(len(PAGES))
-        for number in range(len(PAGES)):
-            change(one, scripted.DATA + number * 8)
         self.assertEqual(0, one.arrived().fetched_pages, 'too late')
+        with one.frozen():
+            for number in range(len(PAGES)):
+                change(one, scripted.DATA + number * 8)
         if not inject:
             one.until(lambda: one.figures().outstanding == 0, 'answers')
         else:
