@@ -107,6 +107,8 @@ def _rows(report):
     for name in ('error', 'fallback_reason'):
         rows[name] = columns.text(getattr(report, name))
     rows.update(
+        page_cache=columns.Words(plain['page_cache'],
+                                 _page_cache(report.page_cache)),
         plan=columns.Words(plain['plan'], _plan(report)),
         prediction_error=columns.Words(plain['prediction_error'],
                                        _error(report.prediction_error)),
@@ -122,6 +124,18 @@ def _rows(report):
         dedup_incoming=columns.figures(plain['dedup_incoming']),
         troubles=columns.lines(report.troubles))
     return rows
+
+
+def _page_cache(found):
+    """Return what the guest did when it was asked, in words."""
+    if found is None:
+        return '-'
+    lines = [found.outcome + (': ' + found.reason if found.reason else '')]
+    if found.extents:
+        lines.append('%d pages listed in %d extents by %s, %d taken, %.1f s'
+                     % (found.listed_pages, found.extents, found.way,
+                        found.taken_pages, found.seconds))
+    return '\n'.join((*lines, *found.notes))
 
 
 def _plan(report):

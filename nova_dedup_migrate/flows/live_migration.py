@@ -5,20 +5,23 @@
 
     OpenReport    the report says: running
     GatherFacts   both hosts -> facts
+    AskGuest      the guest's page cache -> the source's QEMU, facts
     MakePlan      facts -> plan
     Arm           plan -> the source's QEMU
     Operate       Nova's own live migration, and beside it the Watch:
                   a look each 0.5 s, a round kept, a new decision,
                   disarmed where stock has become the better choice
     Disarm        a guest that has stayed keeps no order
+    ForgetAnswer  nor what it said of its page cache
     Collect       the figures of the destination
     CloseReport   the report says: completed or cancelled
 
 Of all tasks only Operate can fail, with what Nova raised; then Arm is
-reverted (the guest is disarmed) and OpenReport (the report says:
-failed).  Every other task that meets an error notes it and lets the flow
-go on: without facts there is no plan, without a plan nothing is armed,
-and what Operate runs is then a stock migration.
+reverted (the guest is disarmed), AskGuest (what the guest listed is
+forgotten) and OpenReport (the report says: failed).  Every other task
+that meets an error notes it and lets the flow go on: without facts there
+is no plan, without a plan nothing is armed, and what Operate runs is then
+a stock migration.
 """
 
 import dataclasses
@@ -28,6 +31,7 @@ from taskflow import engines
 from taskflow.patterns import linear_flow
 
 from nova_dedup_migrate.tasks import arm
+from nova_dedup_migrate.tasks import ask
 from nova_dedup_migrate.tasks import collect
 from nova_dedup_migrate.tasks import decide
 from nova_dedup_migrate.tasks import gather
@@ -45,6 +49,9 @@ class Hands:
     :ivar operate: () -> None, when Nova is done; raises what Nova raises
     :ivar collect: () -> the destination's figures
     :ivar keep: (MigrationRecord) -> None, writes its report
+    :ivar asker: pagecache.ask.Asker of the guest, None if it is not to be
+        asked
+    :ivar ask_limit: seconds asking may take
     :ivar interval: seconds between two looks of the watch
     """
 
@@ -53,6 +60,8 @@ class Hands:
     operate: typing.Callable
     collect: typing.Callable
     keep: typing.Callable
+    asker: typing.Any = None
+    ask_limit: float = 5.0
     interval: float = 0.5
 
 
@@ -66,10 +75,12 @@ def create(record, hands):
     return linear_flow.Flow('live-migration-' + record.migration_uuid).add(
         report.OpenReport(record, hands.keep),
         gather.GatherFacts(record, hands.gather),
+        ask.AskGuest(record, hands.guest, hands.asker, hands.ask_limit),
         decide.MakePlan(record),
         arm.Arm(record, hands.guest),
         operate.Operate(record, hands.operate, beside),
         arm.Disarm(record, hands.guest),
+        ask.ForgetAnswer(record, hands.guest),
         collect.Collect(record, hands.collect),
         report.CloseReport(record, hands.keep))
 

@@ -33,7 +33,8 @@ def of_record(record):
         strategy_asked=record.strategy,
         strategy_source=record.strategy_source,
         strategy_used=_used(record, source),
-        fallback_reason=record.reason, plan=record.plan,
+        fallback_reason=record.reason, page_cache=record.page_cache,
+        plan=record.plan,
         rounds=rounds.summarize(list(record.rounds)),
         dedup_incoming=_plain(record.incoming),
         troubles=tuple(record.troubles), **fields)

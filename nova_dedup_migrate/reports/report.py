@@ -13,6 +13,7 @@ known are dropped, so that files of a later minor release can be read.
 import dataclasses
 import datetime
 
+from nova_dedup_migrate.pagecache import answer
 from nova_dedup_migrate.planner import plan as planner_plan
 
 VERSION = 1
@@ -90,6 +91,8 @@ class Report:
     :ivar strategy_source: by whom: flavor, image, nova.conf
     :ivar strategy_used: stock, shared_nas ...: what it was in the end
     :ivar fallback_reason: why it is, or became, an ordinary migration
+    :ivar page_cache: what became of asking the guest what it caches, see
+        pagecache.answer; null if it never came to that
     :ivar plan: what was planned and predicted; null if it never came to
         that
     :ivar prediction_error: prediction against outcome, of a completed
@@ -123,6 +126,7 @@ class Report:
     strategy_source: str = ''
     strategy_used: str = planner_plan.STOCK
     fallback_reason: str = ''
+    page_cache: answer.Answer | None = None
     plan: planner_plan.Plan | None = None
     prediction_error: PredictionError | None = None
     rounds: tuple[Round, ...] = ()

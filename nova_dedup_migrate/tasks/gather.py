@@ -7,13 +7,13 @@ from nova_dedup_migrate.tasks import base
 class GatherFacts(base.Task):
     """Ask both hosts.
 
-    Provides facts: planner.facts.Facts, or None if there are none, which
+    Provides gathered: planner.facts.Facts, or None if there are none, which
     means a stock migration.
 
     :param gather: callable that returns Facts
     """
 
-    default_provides = 'facts'
+    default_provides = 'gathered'
 
     def __init__(self, record, gather):
         super().__init__(record)

@@ -29,6 +29,7 @@ class MigrationRecord:
     :ivar started_at: seconds since the epoch
     :ivar finished_at: likewise, None while it goes on
     :ivar facts: planner.facts.Facts or None
+    :ivar page_cache: pagecache.answer.Answer or None
     :ivar plan: planner.plan.Plan or None
     :ivar operating: whether Nova's own operation has begun
     :ivar armed: whether the source's QEMU was told to leave out pages
@@ -55,6 +56,7 @@ class MigrationRecord:
         self.started_at = time.time()
         self.finished_at = None
         self.facts = None
+        self.page_cache = None
         self.plan = None
         self.operating = False
         self.armed = False

@@ -7,6 +7,10 @@ from nova_dedup_migrate.flows import live_migration
 from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import events
+from nova_dedup_migrate.hypervisor import statistics
+from nova_dedup_migrate.pagecache import answer
+from nova_dedup_migrate.pagecache import ask as pagecache_ask
+from nova_dedup_migrate.planner import asking
 from nova_dedup_migrate.planner import choose
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.tasks import fakes
@@ -42,11 +46,11 @@ class LiveMigrationFlowTest(base.TestCase):
         # until the watch has seen it
         self.eventually(lambda: self.record.latest, 'a look')
 
-    def run_flow(self):
+    def run_flow(self, **given):
         live_migration.run(self.record, live_migration.Hands(
             guest=self.guest, gather=self.calls.gather,
             operate=self.calls.operate, collect=self.calls.collect,
-            keep=self.calls.keep, interval=0.001))
+            keep=self.calls.keep, interval=0.001, **given))
         self.assertEqual([], self.outcomes[2:])
 
     def names(self):
@@ -60,6 +64,35 @@ class LiveMigrationFlowTest(base.TestCase):
         self.assertIs(self.calls.collect.return_value, self.record.incoming)
         self.assertEqual([], self.record.troubles)
         self.guest.close.assert_called_once_with()
+
+    def asker(self):
+        """Return one whose guest has listed 7 pages."""
+        patch = mock.patch.object(asking, 'obstacle', autospec=True,
+                                  return_value='')
+        patch.start()
+        self.addCleanup(patch.stop)
+        made = mock.create_autospec(pagecache_ask.Asker, instance=True)
+        made.obstacle.return_value = ''
+        made.ask.return_value = answer.Answer('taken', taken_pages=7)
+        self.guest.dedup_statistics.return_value = (
+            statistics.DedupStatistics(
+                hints=statistics.HintStatistics(pages=9)))
+        self.calls.attach_mock(made.ask, 'ask')
+        self.calls.attach_mock(self.guest.track_dedup, 'track')
+        return made
+
+    def test_the_guest_is_asked(self):
+        self.run_flow(asker=self.asker())
+        self.assertEqual(['keep', 'gather', 'ask', 'arm', 'operate',
+                          'collect', 'keep'], self.names())
+        guest = self.choose.call_args.args[0].guest
+        self.assertEqual((9, 7), (guest.hint_pages, guest.map_pages))
+
+    def test_what_it_said_is_forgotten(self):
+        self.calls.operate.side_effect = NovaError('x')
+        self.assertRaises(NovaError, self.run_flow, asker=self.asker())
+        self.assertEqual(['keep', 'gather', 'ask', 'arm', 'operate',
+                          'disarm', 'track', 'keep'], self.names())
 
     def test_cancelled(self):
         def cancelled():

@@ -7,6 +7,7 @@ from unittest import mock
 
 from nova_dedup_migrate.hypervisor import progress
 from nova_dedup_migrate.hypervisor import statistics
+from nova_dedup_migrate.pagecache import answer
 from nova_dedup_migrate.planner import plan
 from nova_dedup_migrate.reports import report
 from nova_dedup_migrate.tasks import record
@@ -41,6 +42,9 @@ def make(uuid=MIGRATION, **fields):
             STARTED + 60, datetime.timezone.utc),
         'outcome': 'completed', 'strategy_source': 'nova.conf',
         'strategy_used': plan.SHARED_NAS, 'plan': make_plan(),
+        'page_cache': answer.Answer(
+            'partly', 'ended: time', 'port', 1.5, 'ended: time', 'pages',
+            2, 9, 8, 10, None, 0.5, notes=('nfs: 3 pages',)),
         'prediction_error': report.PredictionError(10.0, -5.0, 3.5),
         'rounds': (report.Round(1, 11.0, report.Paths(9, 8, 7), 10 ** 9,
                                 0, 1.2e7, 0.0),),

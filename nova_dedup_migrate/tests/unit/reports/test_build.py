@@ -47,6 +47,12 @@ class BuildTest(base.TestCase):
         self.assertEqual(9, made.dedup_source['record_pages'])
         self.assertEqual(made, codec.decode(codec.encode(made)))
 
+    def test_page_cache(self):
+        found = samples.make().page_cache
+        made = build.of_record(_finished(page_cache=found))
+        self.assertIs(found, made.page_cache)
+        self.assertEqual(made, codec.decode(codec.encode(made)))
+
     def test_downtime_that_only_events_tell(self):
         record = samples.make_record(pause=0.0804)
         record.see(samples.look(1, {}))
