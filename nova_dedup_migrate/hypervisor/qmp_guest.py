@@ -95,7 +95,7 @@ class QmpGuest(base.Guest):
                 lambda line: execute('human-monitor-command',
                                      {'command-line': line}), seconds)
         return self.execute_series('sampling memory', sample,
-                                   2 * seconds + self.qmp_timeout)
+                                   4 * seconds + self.qmp_timeout)
 
     def disk_bytes_written(self):
         reply = self.qmp('query-blockstats')

@@ -26,9 +26,9 @@ from nova_dedup_migrate.hypervisor import memory
 
 #: Pages that are looked at, if there is time for so many.
 PAGES = 1024
-#: For fewer, more time is taken, up to twice as much.
+#: For fewer, twice the time may be taken.
 ENOUGH = 256
-#: Fewer tell nothing.
+#: Fewer tell nothing.  A host that is so slow gets four times the time.
 LEAST = 64
 #: Longest text that is looked through, in characters.
 _MAX_TEXT = 1 << 20
@@ -59,8 +59,8 @@ def in_use(monitor, seconds, draw=random.randrange):
     """Return InUse.
 
     :param monitor: callable(HMP command line) -> its text
-    :param seconds: begin to look at no page after this time, unless
-        fewer than ENOUGH have been looked at
+    :param seconds: begin to look at no page after this time; see ENOUGH
+        and LEAST for when it is more
     :param draw: random.randrange
     :raises MalformedReply: the monitor says what was not asked for
     :raises WaitTimeout: there was not enough time for LEAST pages
@@ -71,14 +71,16 @@ def in_use(monitor, seconds, draw=random.randrange):
     seen = used = 0
     for number in _choice(total, draw):
         passed = time.monotonic() - started
-        if passed > seconds and (seen >= ENOUGH or passed > 2 * seconds):
+        if passed > seconds * (1 if seen >= ENOUGH
+                               else 2 if seen >= LEAST else 4):
             break
         holds = _holds_something(monitor(_READ % _address(ranges, number)))
         if holds is not None:
             seen += 1
             used += holds
     if seen < min(LEAST, total):
-        raise errors.WaitTimeout(what='sampling memory', seconds=seconds)
+        raise errors.WaitTimeout(what='sampling memory',
+                                 seconds=4 * seconds)
     # A sample in which all are alike does not prove that the rest is.
     share = (used + 1) / (seen + 2)
     return InUse(

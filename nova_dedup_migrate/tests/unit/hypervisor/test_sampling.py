@@ -108,7 +108,8 @@ class SamplingTest(base.TestCase):
     def test_time_for_the_least(self):
         """It goes on for a while if it has seen next to nothing."""
         for slowness, expected in ((0.001, 1000), (0.003, 334),
-                                   (0.005, 257), (0.01, 201)):
+                                   (0.005, 257), (0.01, 201),
+                                   (0.05, 64)):
             clock = itertools.count()
             with mock.patch.object(
                     time, 'monotonic', autospec=True,
