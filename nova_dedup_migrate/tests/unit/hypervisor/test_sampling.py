@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import itertools
+import math
 import random
 import time
 from unittest import mock
@@ -38,6 +39,9 @@ def page(word=0, at=511):
                    for number in range(0, 512, 2))
 
 
+_USED, _ZERO = page(0xf00), page()
+
+
 class Monitor:
     """HMP over memory whose pages used(address) are not zero."""
 
@@ -52,12 +56,12 @@ class Monitor:
         command, address = line.split()
         assert command == 'xp/512gx', line
         self.asked.append(int(address, 16))
-        return page(0xf00) if self._used(self.asked[-1]) else page()
+        return _USED if self._used(self.asked[-1]) else _ZERO
 
 
 class SamplingTest(base.TestCase):
 
-    def sample(self, size, used, seconds=60.0):
+    def sample(self, size, used, seconds=math.inf):
         self.monitor = Monitor(size, used)
         return sampling.in_use(self.monitor, seconds,
                                random.Random(7).randrange)
@@ -125,7 +129,7 @@ class SamplingTest(base.TestCase):
                 return 'Cannot access memory\r\n'
             return monitor(line)
 
-        found = sampling.in_use(unplugged, 60.0)
+        found = sampling.in_use(unplugged, math.inf)
         self.assertEqual(160 + 256, found.pages)
 
     def test_each_bit_counts(self):
@@ -144,7 +148,7 @@ class SamplingTest(base.TestCase):
             self.assertRaises(
                 errors.MalformedReply, sampling.in_use,
                 lambda line, answers=(tree_answer, page_answer): answers[
-                    not line.startswith('info')], 60.0)
+                    not line.startswith('info')], math.inf)
 
     def test_parts_of_pages_are_left_out(self):
         text = MTREE % 0x100fff
