@@ -55,6 +55,7 @@ class Guest(abc.ABC):
 
     def close(self):
         """Follow its events no longer; the guest goes on; idempotent."""
+        return
 
     @abc.abstractmethod
     def is_alive(self):
