@@ -121,13 +121,18 @@ def ask(terminal, command, timeout=120.0):
             if not select.select([fd], [], [], 1.0)[0]:
                 continue
             for message in parser.feed(_read(fd)):
-                if (message['type'] == 'reply'
-                        and message.get('command') == name):
+                if _is_reply(message, name):
                     return _checked(command, message)
     finally:
         os.close(fd)
     raise errors.LabError('the guest does not answer %r within %.0f s' % (
         command, timeout))
+
+
+def _is_reply(message, name):
+    """Whether it answers a command, and not the same sent once more."""
+    return (message['type'] == 'reply' and message.get('command') == name
+            and message.get('message') != 'busy')
 
 
 def _read(fd):
