@@ -97,6 +97,7 @@ static enum listing_method choose(const struct lister_options *options,
             why = "the kernel's page structures are not as expected";
         }
         if (!why) {
+            scan.from = options->from / scan.page_size;
             return LISTING_METHOD_PAGES;
         }
         listing_skip(&listing, LISTING_WHY_METHOD, 0, "%s", why);
@@ -107,6 +108,7 @@ static enum listing_method choose(const struct lister_options *options,
             why = make_tables(b, NULL, options->runs);
         }
         if (!why) {
+            scan.from = options->from / scan.page_size;
             walk.scan = &scan;
             walk.mounts = &mounts;
             walk_processes(&walk);

@@ -21,6 +21,8 @@ static const char usage[] =
 "  --memory KIB     use at most KIB of memory for tables (65536)\n"
 "  --extents N      list at most N extents (4194304)\n"
 "  --reads KIB      end the listing when it had the disks read KIB (1024)\n"
+"  --from ADDRESS   begin at this address of memory, to go on where a listing\n"
+"                   of so many extents ended (0)\n"
 "  --nonce N        number to be repeated in the listing (0)\n"
 "  --method M       pages: the kernel's page structures; files: open, mapped\n"
 "                   and walked files; default: pages, else files\n"
@@ -44,6 +46,7 @@ int main(int argc, char **argv)
         { "memory", required_argument, NULL, 'm' },
         { "extents", required_argument, NULL, 'e' },
         { "reads", required_argument, NULL, 'r' },
+        { "from", required_argument, NULL, 'f' },
         { "nonce", required_argument, NULL, 'n' },
         { "method", required_argument, NULL, 'M' },
         /* For tests */
@@ -81,6 +84,9 @@ int main(int argc, char **argv)
         case 'r':
             good = number(optarg, 0, UINT32_MAX, &value);
             o.read_kib = value;
+            break;
+        case 'f':
+            good = number(optarg, 0, INT64_MAX, &o.from);
             break;
         case 'n':
             good = number(optarg, 0, UINT64_MAX, &o.nonce);

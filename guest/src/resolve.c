@@ -11,6 +11,8 @@
 /* What is asked for at once: the gap costs less than another question, and
  * the same block of the file system answers both. */
 #define GAP (1 << 20)
+/* So many owners between two looks at what was read from disks */
+#define LOOK_AT_READS 32
 #define HANDLE_MAX 16
 #define INO32_GEN 1             /* types of file handles, as in NFS's */
 #define XFS_INO64_GEN 0x81
@@ -161,8 +163,7 @@ static uint64_t ask_until(const struct resolve *r, const uint32_t *order,
     return end;
 }
 
-static int open_file(const struct resolve *r, const struct owner *owner,
-                     int mount)
+static int open_file(const struct owner *owner, int mount)
 {
     union {
         struct file_handle handle;
@@ -170,7 +171,6 @@ static int open_file(const struct resolve *r, const struct owner *owner,
     } u;
     uint32_t low = owner->ino;
 
-    (void)r;
     if (owner->magic == MAGIC_XFS) {
         u.handle.handle_bytes = 12;
         u.handle.handle_type = XFS_INO64_GEN;
@@ -222,7 +222,7 @@ static int find_file(struct resolve *r, const struct owner *owner,
         return -1;
     }
     if (S_ISREG(owner->mode)) {
-        fd = open_file(r, owner, mount->fd);
+        fd = open_file(owner, mount->fd);
         if (fd >= 0 && owner->magic == MAGIC_XFS && place_elsewhere(fd)) {
             close(fd);
             fd = -1;
@@ -355,7 +355,8 @@ void resolve_runs(struct resolve *r)
         if (!owner->runs) {
             continue;
         }
-        if (!budget_time(r->budget) || !budget_reads(r->budget)) {
+        if (!budget_time(r->budget) ||
+            (i % LOOK_AT_READS == 0 && !budget_reads(r->budget))) {
             drop(r, order, owner->runs);
             continue;
         }

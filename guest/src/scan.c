@@ -21,7 +21,6 @@ bool scan_init(struct scan *s, const struct kernel *k, struct budget *b,
     s->room = run_bytes / sizeof(struct run);
     s->run = budget_alloc(b, s->room * sizeof(struct run));
     s->buffer = budget_alloc(b, CHUNK);
-    s->next = k ? k->ram[0].physical / s->page_size : 0;
     return s->run && s->buffer && owners_init(&s->owners, b, owner_bytes);
 }
 
@@ -206,7 +205,10 @@ bool scan_some(struct scan *s)
     while (s->segment < k->ram_count) {
         const struct kernel_segment *ram = &k->ram[s->segment];
         uint64_t end = (ram->physical + ram->length) / s->page_size;
+        uint64_t start = ram->physical / s->page_size;
 
+        start = start < s->from ? s->from : start;
+        s->next = s->next < start ? start : s->next;
         while (s->next < end) {
             uint64_t got = fill(s, end);
 
@@ -222,9 +224,7 @@ bool scan_some(struct scan *s)
             }
             s->next += !got;
         }
-        if (++s->segment < k->ram_count) {
-            s->next = k->ram[s->segment].physical / s->page_size;
-        }
+        s->segment++;
     }
     return false;
 }

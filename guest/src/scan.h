@@ -36,6 +36,7 @@ struct scan {
     /* Where it goes on */
     unsigned segment;
     uint64_t next;              /* page of memory */
+    uint64_t from;              /* what is before is not looked at */
     /* The last page that heads a folio, and whether its tails are listed */
     uint64_t head, head_page, head_index;
     uint32_t head_owner;        /* UINT32_MAX: they are not */

@@ -218,7 +218,8 @@ static int by_memory(const void *a, const void *b)
     return one->page < two->page ? -1 : one->page > two->page;
 }
 
-/* Sorts the runs by memory; of those that overlap the first is kept. */
+/* Sorts the runs by memory; of those that overlap the first is kept. Those
+ * that begin before where the listing does are not. */
 static void sort_runs(struct scan *s)
 {
     uint32_t kept = 0;
@@ -228,7 +229,7 @@ static void sort_runs(struct scan *s)
     for (uint32_t i = 0; i < s->runs; i++) {
         const struct run *run = &s->run[i];
 
-        if (run->page >= end) {
+        if (run->page >= end && run->page >= s->from) {
             end = run->page + run->pages;
             s->owners.owner[run->owner].runs++;
             s->run[kept++] = *run;

@@ -108,6 +108,17 @@ class FileSystemTest(ListerCase):
         self.assertEqual(77, guest.list('--nonce 77').nonce)
         found = guest.list('--extents 5')
         self.assertEqual((EXTENTS, 5), (found.status, len(found.extents)))
+        # Piece by piece it is the same.
+        pieces, start = [], 0
+        while True:
+            piece = guest.list(f'--extents 60 --from {start}')
+            pieces += piece.extents
+            if piece.status == WHOLE:
+                break
+            start = pieces[-1].gpa + pieces[-1].pages * rig.PAGE
+        self.assertGreater(sum(e.pages for e in pieces), whole.pages * 0.95)
+        self.assertEqual(sorted(e.gpa for e in pieces),
+                         [e.gpa for e in pieces])
         found = guest.list('--time 1')
         self.assertIn(found.status, (TIME, FAILED))
         # So little that the tables are filled and emptied several times
