@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a planner asks for."""
 
+import time
+
+from nova_dedup_migrate.hypervisor import agent
 from nova_dedup_migrate.hypervisor import channel
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import memory
+from nova_dedup_migrate.hypervisor import spec
+from nova_dedup_migrate.pagecache import devices
 from nova_dedup_migrate.tests.functional.hypervisor.suites import suite
 
 
@@ -53,6 +58,29 @@ class FactsSuite(suite.Suite):
                           'port')
         self.assertRaises(errors.AgentUnavailable, guest.agent,
                           'guest-info')
+
+    def test_port_of_a_guest_that_does_not_listen(self):
+        guest = self.make('guest', channels=(
+            spec.Channel('port', 'virtio-serial', 'socket'),
+            spec.Channel(agent.PORT, 'virtio-serial', 'socket')))
+        guest.start()
+        self.assertEqual(channel.CLOSED, guest.channel_state('port'))
+        for _ in range(2):
+            with guest.open_channel('port') as port:
+                port.send(b'hello', time.monotonic() + 60)
+                self.assertRaises(errors.WaitTimeout, port.receive,
+                                  time.monotonic() + 0.2)
+        self.assertRaises(errors.AgentUnavailable, guest.agent,
+                          'guest-info')
+        self.assert_works(guest)
+
+    def test_places_of_disks(self):
+        guest = self.make('guest')
+        guest.start(paused=True)
+        (name, device), = guest.disks().items()
+        found, = devices.find(guest)
+        self.assertEqual((device, 'virtio-blk'), (found.id, found.bus))
+        self.assertEqual(0, found.pci[-1][1])
 
     def test_progress_without_a_migration(self):
         guest = self.started()
