@@ -88,10 +88,7 @@ class LocalLibvirt:
         try:
             domain = self._host.domain(uuid, uuid)
             with libvirt_monitor.converting(uuid, 'look at'):
-                if not domain.isActive():
-                    return 'none'
-                return ('arriving' if libvirt_monitor.is_incoming(domain)
-                        else 'here')
+                return libvirt_monitor.guest_state(domain)
         except errors.GuestNotRunning:
             return 'none'
 

@@ -12,8 +12,8 @@ What holds is where the guest is::
     here               roll back
     at the destination finish
     nowhere            roll back: the instance was shut down
-    not to be found    the agent of the destination does not answer:
-      out                ask again, and leave the instance migrating
+    not to be found    neither the agent nor libvirt of the destination
+      out                answer: ask again, and leave the instance migrating
 
 In the meantime Nova's start-up passes the instance over, so it stays
 migrating and nobody can start it twice.
@@ -29,6 +29,7 @@ from nova.compute import task_states
 from oslo_log import log as logging
 from oslo_serialization import jsonutils
 
+from nova_dedup_migrate.compute import peer
 from nova_dedup_migrate.hypervisor import libvirt_monitor
 from nova_dedup_migrate.rpc import errors
 
@@ -192,7 +193,7 @@ class Recovery:
 
     def _look_there(self, context, entry, instance):
         """Return there, nowhere or here; '' if it is not decided yet."""
-        state = self._state_at(entry.destination, instance.uuid, context)
+        state = self._state_there(context, entry, instance)
         if state == 'here':
             return 'there'
         if state == 'arriving':
@@ -202,6 +203,24 @@ class Recovery:
         except exception.InstanceNotFound:
             active = False
         return 'here' if active else 'nowhere'
+
+    def _state_there(self, context, entry, instance):
+        """Return one of rpc.objects.GUEST_STATES.
+
+        :raises AgentUnavailable: neither agent nor libvirt say
+        """
+        try:
+            return self._state_at(entry.destination, instance.uuid, context)
+        except errors.AgentUnavailable:
+            data = entry.migrate_data
+            address = (data.target_connect_addr
+                       if 'target_connect_addr' in data else None)
+            state = peer.guest_state(
+                self._manager.driver._live_migration_uri(
+                    address or entry.destination), instance.uuid)
+            if state is None:
+                raise
+            return state
 
     # What Nova wants to know
 

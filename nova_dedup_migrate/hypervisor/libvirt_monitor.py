@@ -119,6 +119,17 @@ def is_incoming(domain):
     return False
 
 
+def guest_state(domain):
+    """Return what a domain does on its host.
+
+    :returns: here, to stay, running or paused; arriving; none
+    :raises libvirt.libvirtError:
+    """
+    if not domain.isActive():
+        return 'none'
+    return 'arriving' if is_incoming(domain) else 'here'
+
+
 def within(timeout, command, function):
     """Run function in a thread, which is given up if it takes too long.
 

@@ -12,6 +12,7 @@ from nova.virt.libvirt import guest as libvirt_guest
 from nova.volume import cinder
 
 from nova_dedup_migrate.compute import journal
+from nova_dedup_migrate.compute import peer
 from nova_dedup_migrate.compute import recovery
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.tests import base
@@ -56,6 +57,9 @@ class RecoveryCase(base.TestCase):
             compute_manager.ComputeManager, instance=True)
         self.manager.volume_api = mock.create_autospec(cinder.API,
                                                        instance=True)
+        self.manager.driver = mock.Mock(spec=['_live_migration_uri'])
+        self.peer = self.patch(mock.patch.object(
+            peer, 'guest_state', autospec=True, return_value=None))
         self.journal = mock.create_autospec(journal.Journal, instance=True)
         self.recovery = recovery.Recovery(
             'here', self.get_guest, self.state_at, self.manager,
@@ -149,6 +153,22 @@ class RecoveryTest(RecoveryCase):
             errors.AgentUnavailable('there', 'no answer'), 'arriving',
             'here']
         self.assertEqual('finish', self.settled())
+
+    def only_libvirt_there_says(self, address):
+        self.is_gone()
+        self.state_at.side_effect = errors.AgentUnavailable('there', 'none')
+        self.peer.return_value = 'here'
+        self.assertEqual('finish', self.settled())
+        uri = self.manager.driver._live_migration_uri
+        uri.assert_called_once_with(address)
+        self.peer.assert_called_once_with(uri.return_value, UUID)
+
+    def test_only_libvirt_there_says(self):
+        self.only_libvirt_there_says('there')
+
+    def test_libvirt_there_has_another_address(self):
+        self.entry = test_journal.entry(target_connect_addr='198.18.0.2')
+        self.only_libvirt_there_says('198.18.0.2')
 
     def test_libvirt_is_away_at_first(self):
         self.is_here()
