@@ -10,7 +10,8 @@
     Arm           plan -> the source's QEMU
     Operate       Nova's own live migration, and beside it the Watch:
                   a look each 0.5 s, a round kept, a new decision,
-                  disarmed where stock has become the better choice
+                  disarmed where stock has become the better choice; the
+                  guest asked again if it takes long
     Disarm        a guest that has stayed keeps no order
     ForgetAnswer  nor what it said of its page cache
     Collect       the figures of the destination
@@ -36,6 +37,7 @@ from nova_dedup_migrate.tasks import collect
 from nova_dedup_migrate.tasks import decide
 from nova_dedup_migrate.tasks import gather
 from nova_dedup_migrate.tasks import operate
+from nova_dedup_migrate.tasks import refresh
 from nova_dedup_migrate.tasks import report
 from nova_dedup_migrate.tasks import watch
 
@@ -71,7 +73,9 @@ def create(record, hands):
     :param record: tasks.record.MigrationRecord
     :param hands: Hands
     """
-    beside = watch.Watch(record, hands.guest, hands.interval)
+    beside = watch.Watch(
+        record, hands.guest, hands.interval,
+        refresh.Refresh(record, hands.asker) if hands.asker else None)
     return linear_flow.Flow('live-migration-' + record.migration_uuid).add(
         report.OpenReport(record, hands.keep),
         gather.GatherFacts(record, hands.gather),

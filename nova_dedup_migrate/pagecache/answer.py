@@ -33,6 +33,7 @@ class Answer:
     :ivar lister_seconds: as the guest says
     :ivar lister_cpu_seconds: likewise
     :ivar read_bytes: that the lister had the guest's disks read
+    :ivar asked: how often; the figures are of the last useful answer
     :ivar notes: lines: what is not listed and why, in the guest's words,
         and disks that could not be told
     """
@@ -51,6 +52,7 @@ class Answer:
     lister_seconds: float | None = None
     lister_cpu_seconds: float | None = None
     read_bytes: int | None = None
+    asked: int = 1
     notes: tuple[str, ...] = ()
 
     @property

@@ -17,6 +17,10 @@ _ASK = ('auto', 'page_cache')
 #: Seconds it takes: the lister's own limit for each GB, and the way.
 _SECONDS_PER_BYTE = 0.25e-9
 _SECONDS = 0.3
+#: Seconds after which what a guest has said is asked for once more, at the
+#: earliest, and how many times longer than the answer took.
+_AGAIN_S = 30.0
+_AGAIN = 20.0
 
 
 def usable(given):
@@ -53,6 +57,20 @@ def obstacle(given):
     if strategy == 'auto':
         return _too_little(known, disks, best, stock, gain)
     return ''
+
+
+def again(age, seconds, left):
+    """Whether to ask once more, while the migration runs.
+
+    What has been read meanwhile is not in the answer, and what has been
+    freed costs a read for nothing.
+
+    :param age: of the answer, seconds
+    :param seconds: asking took
+    :param left: until the end, None while disks are still being copied
+    """
+    interval = max(_AGAIN_S, _AGAIN * seconds)
+    return age >= interval and (left is None or left > interval)
 
 
 def _too_little(known, disks, best, stock, gain):

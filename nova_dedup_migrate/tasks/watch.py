@@ -29,12 +29,14 @@ class Watch:
     :param record: MigrationRecord that gets each Progress
     :param guest: hypervisor.base.Guest with progress()
     :param interval: seconds between two looks
+    :param refresh: refresh.Refresh, None if the guest is not to be asked
     """
 
-    def __init__(self, record, guest, interval=0.5):
+    def __init__(self, record, guest, interval=0.5, refresh=None):
         self._record = record
         self._guest = guest
         self._interval = interval
+        self._refresh = refresh
         self._over = threading.Event()
         self._failures = 0
 
@@ -87,6 +89,8 @@ class Watch:
                 self._record.see(now)
                 if observer is not None and now.rounds:
                     observer(now)
+                if self._refresh is not None:
+                    self._refresh.look(facts, plan, now)
                 wait = self._pause(now)
                 self._failures = 0
             except (errors.QmpDisconnected, errors.GuestNotRunning):

@@ -95,7 +95,7 @@ class AskTest(base.TestCase):
                 'cpu_us', 'read_bytes')})))
         self.assertEqual(answer.Answer(
             'taken', '', 'port', found.seconds, 'whole', 'pages', 2, 5, 5,
-            100, 7, 0.25, 0.125, 0, ('nfs',)), found)
+            100, 7, 0.25, 0.125, 0, 1, ('nfs',)), found)
         self.assertTrue(found.useful)
         self.assertEqual(('virtio-disk0', 'virtio-disk1'), self.map.disks)
         self.assertEqual(5, self.map.pages)

@@ -46,6 +46,14 @@ class AskingTest(base.TestCase):
     def test_an_ordinary_one_never_ends(self):
         self.asked('', guest={'dirty_rate': 14e6, 'in_use': None})
 
+    def test_again(self):
+        for age, seconds, left, expected in (
+                (29, 0.1, None, False), (31, 0.1, None, True),
+                (31, 2.0, None, False), (41, 2.0, None, True),
+                (31, 0.1, 29.0, False), (31, 0.1, 31.0, True),
+                (41, 2.0, 39.0, False), (31, 0.1, float('inf'), True)):
+            self.assertEqual(expected, asking.again(age, seconds, left))
+
     def test_usable(self):
         self.assertEqual({'a', 'b'}, asking.usable(cases.make(disks=(
             cases.disk(device='a'), cases.disk(device='b', copy='own'),

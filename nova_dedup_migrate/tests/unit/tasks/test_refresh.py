@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+import threading
+from unittest import mock
+
+from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.pagecache import answer
+from nova_dedup_migrate.pagecache import ask as pagecache_ask
+from nova_dedup_migrate.tasks import refresh
+from nova_dedup_migrate.tests import base
+from nova_dedup_migrate.tests.unit.tasks import fakes
+
+FIRST = answer.Answer('taken', way='port', seconds=0.5, taken_pages=7)
+AGAIN = answer.Answer('partly', way='port', seconds=0.5, taken_pages=9)
+
+
+class RefreshTest(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.record = fakes.record()
+        self.record.page_cache = FIRST
+        self.asker = mock.create_autospec(pagecache_ask.Asker,
+                                          instance=True)
+        self.asker.ask.return_value = AGAIN
+        self.now = 1000.0
+        self.refresh = refresh.Refresh(self.record, self.asker,
+                                       lambda: self.now)
+        self.now += 60
+
+    def look(self, progress=None, facts=True, plan=True):
+        self.refresh.look(
+            fakes.some_facts() if facts else None,
+            fakes.some_plan() if plan is True else plan,
+            progress or fakes.look(0, status='none', record_pages=0))
+        if self.refresh._running is not None:
+            self.refresh._running.join(30)
+        return self.asker.ask.call_count
+
+    def test_while_disks_are_copied(self):
+        self.assertEqual(1, self.look())
+        self.asker.ask.assert_called_once_with({'virtio-disk0'})
+        self.assertEqual(('partly', 9, 2), (
+            self.record.page_cache.outcome,
+            self.record.page_cache.taken_pages,
+            self.record.page_cache.asked))
+        # and again, when that has become old
+        self.assertEqual(1, self.look())
+        self.now += 60
+        self.assertEqual(2, self.look())
+        self.assertEqual(3, self.record.page_cache.asked)
+
+    def test_while_memory_is_sent(self):
+        self.assertEqual(0, self.look(fakes.look(
+            remaining=20 * 10 ** 8, mbps=800.0, record_pages=1)))
+        self.assertEqual(1, self.look(fakes.look(
+            remaining=60 * 10 ** 8, mbps=800.0, record_pages=1)))
+        self.now += 60
+        self.assertEqual(2, self.look(fakes.look(
+            mbps=0.0, record_pages=1)))
+
+    def test_no_use(self):
+        for given in ({'facts': False}, {'plan': None},
+                      {'plan': fakes.some_plan('stock')},
+                      {'progress': fakes.look(0, status='none')},
+                      {'progress': fakes.look(1, 'device', mbps=0.0,
+                                              record_pages=1)}):
+            self.assertEqual(0, self.look(**given), given)
+        for found in (None, answer.Answer('silent')):
+            self.record.page_cache = found
+            self.assertEqual(0, self.look())
+
+    def test_too_early(self):
+        self.now -= 50
+        self.assertEqual(0, self.look())
+
+    def test_silent_once_silent_always(self):
+        self.asker.ask.return_value = answer.Answer('silent', 'it hangs')
+        self.look()
+        self.now += 600
+        self.assertEqual(1, self.look())
+        self.assertEqual((FIRST.taken_pages, 1, (
+            'asked again: silent: it hangs',)), (
+            self.record.page_cache.taken_pages,
+            self.record.page_cache.asked, self.record.page_cache.notes))
+
+    def test_the_guest_has_left(self):
+        self.asker.ask.side_effect = errors.GuestNotRunning(name='x')
+        self.look()
+        self.now += 600
+        self.assertEqual(1, self.look())
+        self.assertIs(FIRST, self.record.page_cache)
+        self.assertEqual([], self.record.troubles)
+
+    def test_one_at_a_time(self):
+        go_on = threading.Event()
+        self.addCleanup(go_on.set)
+        self.asker.ask.side_effect = lambda usable: (go_on.wait(60),
+                                                     AGAIN)[1]
+        nobody = mock.patch.object(threading.Thread, 'join', autospec=True)
+        with nobody:
+            self.look()
+            self.now += 600
+            self.assertEqual(1, self.look())
+        go_on.set()
