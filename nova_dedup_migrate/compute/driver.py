@@ -16,6 +16,7 @@ from nova.virt.libvirt import driver
 from oslo_log import log as logging
 
 from nova_dedup_migrate.compute import figures
+from nova_dedup_migrate.compute import page_cache
 from nova_dedup_migrate.compute import service
 
 LOG = logging.getLogger(__name__)
@@ -40,6 +41,11 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
     def cleanup_host(self, host):
         self.dedup.stop()
         super().cleanup_host(host)
+
+    def _set_qemu_guest_agent(self, guest, flavor, instance, image_meta):
+        """Add the port over which the guest says what it caches."""
+        super()._set_qemu_guest_agent(guest, flavor, instance, image_meta)
+        page_cache.add_port(guest, instance)
 
     def emit_event(self, event):
         """See a guest start, resume or arrive."""

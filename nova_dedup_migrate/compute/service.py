@@ -17,6 +17,7 @@ from nova_dedup_migrate.compute import attempt as compute_attempt
 from nova_dedup_migrate.compute import gathering
 from nova_dedup_migrate.compute import guests
 from nova_dedup_migrate.compute import journal
+from nova_dedup_migrate.compute import page_cache
 from nova_dedup_migrate.compute import recovery
 from nova_dedup_migrate.compute import strategy
 from nova_dedup_migrate.compute import tracking
@@ -213,6 +214,8 @@ class DedupMigrate:
                     self._agents.incoming, context, record.destination,
                     instance.uuid, record.migration_uuid),
                 keep=self._reports.keep,
+                asker=page_cache.asker(self._conf, guest),
+                ask_limit=self._conf.page_cache_time,
                 interval=self._conf.watch_interval)
         except Exception as error:
             record.trouble('preparing', error)

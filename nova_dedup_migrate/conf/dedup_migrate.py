@@ -17,8 +17,8 @@ _STRATEGY_HELP = {
             'migration where nothing is faster',
     'shared_nas': 'pages of disks that source and destination both open, '
                   'known from the I/O of the guest',
-    'page_cache': 'pages the guest says it caches. Not available yet: as '
-                  'shared_nas',
+    'page_cache': 'also pages the guest says it caches, where it can be '
+                  'asked; otherwise as shared_nas',
     'snapshot': 'disks rebuilt from backups. Not available yet: as '
                 'shared_nas',
     'off': 'ordinary live migrations; guest I/O is not tracked',
@@ -110,6 +110,48 @@ _AGENT = [
              'are all there is to go by.'),
 ]
 
+_PAGE_CACHE = [
+    cfg.ListOpt(
+        'page_cache_ways',
+        default=['port', 'agent'],
+        item_type=cfg.types.String(choices=['port', 'agent']),
+        mutable=True,
+        help='How guests are asked what they cache, in this order. port: a '
+             'virtio-serial port, which instances have whose image has the '
+             'property dedup_migrate:page_cache_port. agent: the command '
+             'guest-exec of qemu-guest-agent, where it runs and allows '
+             'that. Empty: guests are not asked.'),
+    cfg.FloatOpt(
+        'page_cache_time',
+        default=5.0,
+        min=0.5,
+        max=300.0,
+        mutable=True,
+        help='Seconds after which a guest that has not said what it caches '
+             'is not waited for any longer. The migration begins then.'),
+    cfg.IntOpt(
+        'page_cache_memory',
+        default=64,
+        min=4,
+        max=65536,
+        mutable=True,
+        help='MiB of its own memory the lister in the guest may use for '
+             'tables.'),
+    cfg.IntOpt(
+        'page_cache_extents',
+        default=4 * 1024 * 1024,
+        min=1024,
+        max=16 * 1024 * 1024,
+        mutable=True,
+        help='Longest list that is taken, in extents. Each takes 16 bytes '
+             'here and 24 bytes in QEMU while it is read.'),
+    cfg.StrOpt(
+        'page_cache_lister',
+        default='/usr/sbin/page-cache-lister',
+        mutable=True,
+        help='Path of the lister in guests, for qemu-guest-agent.'),
+]
+
 _REPORTS = [
     # Not named state_path: the default would then refer to itself.
     cfg.StrOpt(
@@ -125,7 +167,7 @@ _REPORTS = [
         help='Reports kept on this host; then the oldest one is removed.'),
 ]
 
-ALL_OPTS = _BASIC + _AGENT + _REPORTS
+ALL_OPTS = _BASIC + _AGENT + _PAGE_CACHE + _REPORTS
 
 
 def register_opts(conf):

@@ -16,7 +16,7 @@ OVERRIDDEN = ('__init__', 'init_host', 'cleanup_host', 'emit_event',
               '_live_migration', '_live_migration_operation',
               '_live_migration_monitor', 'live_migration_abort',
               'live_migration_force_complete',
-              'process_instances_at_startup')
+              'process_instances_at_startup', '_set_qemu_guest_agent')
 
 #: What is overridden or called only from a major release of Nova on: the
 #: first is new there, and what it leads to calls the others.

@@ -8,6 +8,7 @@ import libvirt
 from nova import exception
 from nova import objects
 from nova.virt import event as virtevent
+from nova.virt.libvirt import config as libvirt_config
 from nova.virt.libvirt import driver as libvirt_driver
 from nova.virt.libvirt import guest as libvirt_guest
 from nova.virt.libvirt import host as libvirt_host
@@ -78,6 +79,22 @@ class HostTest(DriverCase):
         self.driver.emit_event(event)
         theirs.assert_called_once_with(self.driver, event)
         self.driver.dedup.see_event.assert_called_once_with(event)
+
+
+class PortTest(DriverCase):
+
+    def test_port(self):
+        theirs = self.nova('_set_qemu_guest_agent')
+        self.instance.system_metadata = {
+            'image_dedup_migrate:page_cache_port': 'true'}
+        self.instance.id = 7
+        guest = libvirt_config.LibvirtConfigGuest()
+        self.driver._set_qemu_guest_agent(guest, 'flavor', self.instance,
+                                          'image')
+        theirs.assert_called_once_with(self.driver, guest, 'flavor',
+                                       self.instance, 'image')
+        port, = guest.devices
+        self.assertIn('page_cache.0', port.to_xml())
 
 
 class LiveMigrationTest(DriverCase):
