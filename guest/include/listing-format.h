@@ -115,7 +115,7 @@
 #define LISTING_MAGIC               "NPCL"
 #define LISTING_VERSION             1
 
-#define LISTING_PORT                "nova-dedup-migrate.page-cache.0"
+#define LISTING_PORT                "org.nova_dedup_migrate.page_cache.0"
 
 #define LISTING_PAGE                4096
 #define LISTING_SECTOR              512
@@ -137,7 +137,7 @@
 #define LISTING_MAX_TEXT            160
 #define LISTING_MAX_PCI_STEPS       8
 #define LISTING_MAX_TIME_MS         600000
-#define LISTING_MIN_MEMORY_KIB      16384
+#define LISTING_MIN_MEMORY_KIB      4096
 
 #define LISTING_NAME_LEN            32
 #define LISTING_SERIAL_LEN          64

@@ -38,6 +38,8 @@ uint64_t budget_bytes_read(void);
 /* Zeroed memory, or NULL (and ended) beyond the limit */
 void *budget_alloc(struct budget *b, size_t bytes);
 void budget_free(struct budget *b, void *p, size_t bytes);
+/* Everything that was given since then is given up: not used any more */
+void budget_forget(struct budget *b, size_t memory);
 
 /* What of the limit is left, bytes */
 size_t budget_left(const struct budget *b);

@@ -37,10 +37,13 @@ static uint64_t cpu_us(const struct rusage *usage)
 static const char *make_tables(struct budget *b, const struct kernel *k,
                                uint32_t runs)
 {
-    size_t left = budget_left(b) - (1 << 20);
+    size_t left = budget_left(b);
     size_t per_run = sizeof(struct run) + 2 * sizeof(uint32_t);
-    size_t most = left / 2 / per_run;
+    size_t most;
 
+    /* Something for the rest of us */
+    left = left > 2 << 20 ? left - (1 << 20) : left / 2;
+    most = left / 2 / per_run;
     most = runs && runs < most ? runs : most;
     resolve.disks = &disks;
     resolve.mounts = &mounts;
@@ -86,6 +89,7 @@ static enum listing_method choose(const struct lister_options *options,
                                   struct budget *b)
 {
     enum listing_method wanted = options->method;
+    size_t before = b->memory;
     const char *why;
 
     if (wanted != LISTING_METHOD_FILES) {
@@ -101,6 +105,10 @@ static enum listing_method choose(const struct lister_options *options,
             return LISTING_METHOD_PAGES;
         }
         listing_skip(&listing, LISTING_WHY_METHOD, 0, "%s", why);
+        kernel_close(&kernel);
+        budget_forget(b, before);
+        /* Maybe it was the memory, of which the other one needs less. */
+        b->ended = LISTING_WHOLE;
     }
     if (wanted != LISTING_METHOD_PAGES) {
         why = resident_open(&walk.resident, b);
