@@ -22,8 +22,13 @@ _MODULES = [
     'crc32c_generic', 'crc32c_intel', 'libcrc32c', 'crc16', 'mbcache',
     'jbd2', 'ext4', 'virtio_pci', 'virtio_blk', 'virtio_scsi',
     'virtio_console', 'scsi_mod', 'sd_mod', 'nvme_core', 'nvme', 'xfs',
-    'xor', 'raid6_pq', 'zstd_compress', 'btrfs', 'overlay', 'dm_mod',
-    'dm_crypt', 'loop', 'xts', 'ecb', 'aes_generic', 'essiv',
+    'dm_mod',
+]
+
+#: Loaded by the guest's command more-modules: they take their time.
+_MORE_MODULES = [
+    'xor', 'raid6_pq', 'zstd_compress', 'btrfs', 'overlay', 'dm_crypt',
+    'xts', 'ecb', 'aes_generic',
 ]
 
 #: Programs of this machine that tests use in the guest, with libraries.
@@ -56,6 +61,11 @@ while true; do
         sleep 0.1
     fi
 done
+'''
+
+
+_MORE = '''#!/bin/busybox sh
+while read -r name; do insmod /modules/$name; done </modules/more
 '''
 
 
@@ -105,11 +115,16 @@ def _build(linux, work):
         folder = pathlib.Path(folder)
         files['/bin/page-cache-lister'] = compile_lister(folder).read_bytes()
         files['/bin/helper'] = _helper(folder).read_bytes()
-    modules = kernel.in_load_order(_MODULES, linux.module_files())
+    base = kernel.in_load_order(_MODULES, linux.module_files())
+    modules = kernel.in_load_order(_MODULES + _MORE_MODULES,
+                                   linux.module_files())
     for name, data in modules.items():
         files[f'/modules/{name}.ko'] = data
     files['/modules/list'] = ''.join(
-        f'{name}.ko\n' for name in modules).encode()
+        f'{name}.ko\n' for name in base).encode()
+    files['/modules/more'] = ''.join(
+        f'{name}.ko\n' for name in modules if name not in base).encode()
+    files['/bin/more-modules'] = _MORE.encode()
     files['/init'] = _INIT.encode()
     folders = {'/dev', '/proc', '/sys', '/tmp', '/mnt', '/sbin', '/etc',
                '/run'}

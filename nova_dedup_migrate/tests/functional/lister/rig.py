@@ -64,7 +64,7 @@ class Guest:
                       *channels), **given))
         self._socket = None
 
-    def start(self, timeout=90):
+    def start(self, timeout=240):
         self.guest.start()
         deadline = time.monotonic() + timeout
         self._socket = socket.socket(socket.AF_UNIX)
@@ -82,7 +82,7 @@ class Guest:
             self._socket.close()
         self.guest.destroy()
 
-    def run(self, line, check=True, timeout=120):
+    def run(self, line, check=True, timeout=300):
         """Run a line of shell in the guest, return its output as bytes."""
         self._socket.settimeout(timeout)
         self._socket.sendall(line.replace('\n', ';').encode() + b'\n')

@@ -11,7 +11,7 @@ from nova_dedup_migrate.tests.functional.lister import image
 from nova_dedup_migrate.tests.functional.lister import listing
 from nova_dedup_migrate.tests.functional.lister import rig
 
-PORT = 'nova-dedup-migrate.page-cache.0'
+PORT = 'org.nova_dedup_migrate.page_cache.0'
 BLK, SCSI, NVME = 1, 2, 3
 WHOLE, TIME, MEMORY, EXTENTS, FAILED = 0, 1, 2, 3, 5
 PAGES, FILES = 1, 2
@@ -37,7 +37,7 @@ sync
 
 class ListerCase(base.TestCase):
 
-    timeout = 300
+    timeout = 900
 
     def setUp(self):
         self.binary = qemus.require(self, 'stock')
@@ -126,6 +126,13 @@ class FileSystemTest(ListerCase):
         self.assertLess(small.numbers['memory'], 16 << 20)
         self.assertEqual(WHOLE, small.status, small.skipped)
         self.assertGreater(small.pages, whole.pages * 0.95)
+        # Too little to know how the kernel's structures look
+        tiny = guest.list('--memory 4096')
+        self.assertEqual((WHOLE, FILES), (tiny.status, tiny.method),
+                         tiny.skipped)
+        self.assertIn('memory', self.skipped(tiny, METHOD)[0])
+        self.assert_right(tiny, guest.verify(tiny, self.folder))
+        guest.guest.cont()
         self.assert_right(small, guest.verify(small, self.folder))
         guest.guest.cont()
 
@@ -253,6 +260,7 @@ class LayersTest(ListerCase):
         ext4 = self.disk('ext4', 60, 'ext4')
         plain = self.disk('plain', 40, None)
         guest = self.boot(btrfs, ext4, plain)
+        guest.run('more-modules')
         guest.run('mkdir /b /e /o; mount -t btrfs /dev/vda /b; '
                   'mount -t ext4 /dev/vdb /e; mkdir /e/up /e/work /e/low; '
                   'dd if=/dev/urandom of=/e/low/file bs=1M count=6; '
