@@ -41,10 +41,18 @@ def asker(conf, guest):
 def add_port(guest, instance):
     """Add the port to the configuration of an instance that wants it.
 
+    No instance is kept from starting by it.
+
     :param guest: nova.virt.libvirt.config.LibvirtConfigGuest
     :param instance: nova.objects.Instance
     """
-    if not wants_port(instance):
+    try:
+        wanted = wants_port(instance)
+    except Exception as error:
+        LOG.warning('It is not known whether the instance is to have a '
+                    'port for its page cache: %s', error, instance=instance)
+        return
+    if not wanted:
         return
     made = vconfig.LibvirtConfigGuestChannel()
     made.type = 'unix'

@@ -65,6 +65,12 @@ class PortTest(base.TestCase):
                           'name="org.nova_dedup_migrate.page_cache.0"/>',
                           xml)
 
+    def test_not_known(self):
+        guest = vconfig.LibvirtConfigGuest()
+        # nothing is loaded, and there is nothing to load it from
+        page_cache.add_port(guest, objects.Instance(id=7))
+        self.assertEqual([], guest.devices)
+
     def test_not_wanted(self):
         for value in (None, 'false', 'no', '', 'perhaps', 'x' * 10000):
             self.assertEqual([], self.ports(value))
