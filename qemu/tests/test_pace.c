@@ -193,9 +193,11 @@ static void idle_storage(void)
 static void spare(void)
 {
     begin(10000);
-    CHECK(dedup_pace_spare(&p) == 101);
+    CHECK(dedup_pace_spare(&p, 0) == 101);
+    CHECK(dedup_pace_spare(&p, 9000) == 101);
+    CHECK(dedup_pace_spare(&p, 10001) == 0);
     begin(500);
-    CHECK(dedup_pace_spare(&p) == 6);
+    CHECK(dedup_pace_spare(&p, 0) == 6);
 }
 
 /* No longer than the link would need, nor without end, nor in a spin */

@@ -127,9 +127,9 @@ int64_t dedup_pace_wait(DedupPace *p, int64_t now)
            : p->stealing ? DEDUP_PACE_WAIT_US / 10 : DEDUP_PACE_WAIT_US;
 }
 
-uint64_t dedup_pace_spare(DedupPace *p)
+uint64_t dedup_pace_spare(DedupPace *p, uint64_t dirty)
 {
-    return p->link_rate * DEDUP_PACE_WAIT_US / 1e6 + 1;
+    return dirty >= p->link_rate ? 0 : p->link_rate * DEDUP_PACE_WAIT_US / 1e6 + 1;
 }
 
 int64_t dedup_pace_round(DedupPace *p, uint64_t unsettled)

@@ -56,8 +56,11 @@ void dedup_pace_idled(DedupPace *p, int64_t us);
 uint64_t dedup_pace_steal(DedupPace *p, int64_t now, uint64_t outstanding);
 /* How long to wait for answers before asking dedup_pace_steal() again */
 int64_t dedup_pace_wait(DedupPace *p, int64_t now);
-/* Pages that the link, which idles, takes in DEDUP_PACE_WAIT_US */
-uint64_t dedup_pace_spare(DedupPace *p);
+/*
+ * Pages that the link, which idles, takes in DEDUP_PACE_WAIT_US; none when
+ * the guest dirties @dirty pages a second and these are too many for it
+ */
+uint64_t dedup_pace_spare(DedupPace *p, uint64_t dirty);
 /*
  * How long a round may last whose link idles with @unsettled pages put off:
  * what the link would have needed to send them instead.

@@ -165,6 +165,13 @@ static bool first_pass(QEMUFile *f)
            src.state == DEDUP_SOURCE_STATE_ACTIVE;
 }
 
+/* Pages for which the idle link has room, if it can keep up at all */
+static uint64_t spare(void)
+{
+    return dedup_pace_spare(&src.pace,
+                            stat64_get(&mig_stats.dirty_pages_rate));
+}
+
 bool dedup_source_iterate(QEMUFile *f)
 {
     if (!src.prepared) {
@@ -186,8 +193,7 @@ bool dedup_source_iterate(QEMUFile *f)
         }
         if (src.idle) {
             /* Before the review, which makes those with a new hint dirty */
-            dedup_deferred_give_up(&src.deferred,
-                                   dedup_pace_spare(&src.pace));
+            dedup_deferred_give_up(&src.deferred, spare());
         }
         dedup_deferred_review(&src.deferred, now_us());
     }
@@ -247,7 +253,7 @@ void dedup_source_idle(void)
     }
     dedup_pace_link(&src.pace, now, migration_transferred_bytes(),
                     migration_rate_get() * (1000 / BUFFER_DELAY));
-    if (!src.deferred.count) {
+    if (!src.deferred.count || !spare()) {
         wait_answers(dedup_pace_wait(&src.pace, now));
     }
     src.idle = true;
