@@ -20,7 +20,7 @@ OVERRIDDEN = ('__init__', 'init_host', 'cleanup_host', 'emit_event',
 
 #: What is overridden or called only from a major release of Nova on: the
 #: first is new there, and what it leads to calls the others.
-SINCE = {'process_instances_at_startup': 34,
+SINCE = {'process_instances_at_startup': 34, '_live_migration_uri': 34,
          '_delete_allocation_after_move': 34, 'attachment_get': 34}
 
 #: Of them, what not every release's LibvirtDriver has itself.
@@ -34,7 +34,8 @@ USED = {
     _DRIVER: {'LibvirtDriver': tuple(set(OVERRIDDEN) - set(_INHERITED)) + (
         'list_instance_uuids', '_live_migration_copy_disk_paths',
         '_live_migration_data_gb', '_get_migration_flags',
-        '_is_post_copy_enabled', '_get_volume_config')},
+        '_is_post_copy_enabled', '_get_volume_config',
+        '_live_migration_uri')},
     'nova/virt/libvirt/host.py': {'Host': ('get_guest', 'get_connection')},
     'nova/virt/libvirt/guest.py': {'Guest': ('get_job_info', 'abort_job')},
     'nova/virt/event.py': {'InstanceEvent': ('get_instance_uuid',),
