@@ -113,14 +113,15 @@ _AGENT = [
 _PAGE_CACHE = [
     cfg.ListOpt(
         'page_cache_ways',
-        default=['port', 'agent'],
+        default=['port'],
         item_type=cfg.types.String(choices=['port', 'agent']),
         mutable=True,
         help='How guests are asked what they cache, in this order. port: a '
              'virtio-serial port, which instances have whose image has the '
              'property dedup_migrate:page_cache_port. agent: the command '
              'guest-exec of qemu-guest-agent, where it runs and allows '
-             'that. Empty: guests are not asked.'),
+             'that; it runs a program in guests that did not ask for it. '
+             'Empty: guests are not asked.'),
     cfg.FloatOpt(
         'page_cache_time',
         default=5.0,

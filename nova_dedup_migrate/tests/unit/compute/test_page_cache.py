@@ -30,7 +30,7 @@ class AskerTest(base.TestCase):
 
     def test_default(self):
         ways, limits = self.asker()
-        self.assertEqual(['port', 'agent'], ways)
+        self.assertEqual(['port'], ways)
         self.assertEqual((5.0, 65536, 1 << 22), (
             limits.seconds, limits.memory_kib, limits.extents))
 
