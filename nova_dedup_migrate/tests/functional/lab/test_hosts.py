@@ -110,7 +110,8 @@ class HostTest(LabCase):
         sleeper = host.start('sleeper', ['sleep', 'infinity'])
         again = labs.Lab.load(lab.name).hosts['one']
         self.assertEqual(sleeper, again.process('sleeper'))
-        self.assertEqual([sleeper], again.processes())
+        # nsenter is not in the host yet when it has been started
+        self.eventually(lambda: again.processes() == [sleeper], 'entry')
         self.assertEqual(host.address, again.address)
         again.process('sleeper').end()
         self.assertFalse(sleeper.is_alive())
