@@ -132,6 +132,18 @@ class DirectMigration(polling.PolledMigration):
         self._failure = self._failed(now)
         self._destination.destroy()
         self._leave(self._source, 'finish-migrate', deadline)
+        if self._armed:
+            self._wait_released(deadline)
+
+    def _wait_released(self, deadline):
+        """The status is final before QEMU has let go of the records."""
+        while self._source.dedup_statistics().source.state in (
+                'negotiating', 'active', 'draining'):
+            if time.monotonic() > deadline:
+                raise errors.WaitTimeout(
+                    what='end of the records of %s' % self._source.name,
+                    seconds=0)
+            time.sleep(0.01)
 
     @staticmethod
     def _leave(guest, state, deadline):

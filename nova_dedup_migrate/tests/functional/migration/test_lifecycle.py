@@ -31,11 +31,8 @@ class LifecycleTest(case.MigrationCase):
         one = self.rig(inject=inject)
         one.boot()
         one.read_pages(PAGES)
-        moments = [one.active, lambda: one.recorded(len(PAGES)), one.rounds]
-        if not migration.get('multifd_channels'):
-            # Stock QEMU's main thread of multifd may wait for ever for a
-            # channel that ends while the migration is being set up.
-            moments.insert(0, lambda: None)
+        moments = (lambda: None, one.active,
+                   lambda: one.recorded(len(PAGES)), one.rounds)
         for wait in moments:
             one.migrate(steal=steal, **migration)
             wait()
