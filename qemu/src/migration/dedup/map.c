@@ -20,8 +20,9 @@
 #include "map-format.h"
 #include "trace.h"
 
-#define EXTENTS_A_TURN  256
-#define PAGES_A_TURN    (1 << 16)
+/* How long the main loop waits at most, and what is put in between looks. */
+#define TURN_US         500
+#define PAGES_AT_ONCE   4096
 
 static QemuMutex map_lock;
 
@@ -154,6 +155,7 @@ static void map_take(MapLoad *m)
 {
     DedupMapExtent e = { 0 };
     uint64_t i = 0, end = 0;
+    int64_t turn_ends;
 
     bql_lock();
     for (uint32_t d = 0; d < m->ndisks; d++) {
@@ -161,28 +163,27 @@ static void map_take(MapLoad *m)
 
         m->slots[d] = blk ? dedup_slot_of(blk) : 0;
     }
+    turn_ends = g_get_monotonic_time() + TURN_US;
     while (i < m->nextents) {
-        uint64_t room = PAGES_A_TURN;
+        DedupMapExtent part;
 
-        for (int n = 0; n < EXTENTS_A_TURN && room && i < m->nextents; n++) {
-            DedupMapExtent part;
-
-            if (!e.pages) {
-                dedup_map_parse_extent(m->extents + i * DEDUP_MAP_EXTENT_LEN,
-                                       m->ndisks, &end, &e);
-            }
-            part = e;
-            part.pages = MIN(e.pages, room);
-            map_apply(m, &part);
-            room -= part.pages;
-            e.pages -= part.pages;
-            e.gpa += (uint64_t)part.pages << DEDUP_PAGE_BITS;
-            e.offset += (uint64_t)part.pages << DEDUP_PAGE_BITS;
-            i += e.pages == 0;
+        if (!e.pages) {
+            dedup_map_parse_extent(m->extents + i * DEDUP_MAP_EXTENT_LEN,
+                                   m->ndisks, &end, &e);
         }
-        bql_unlock();
-        g_usleep(1000);         /* the lock is not fair */
-        bql_lock();
+        part = e;
+        part.pages = MIN(e.pages, PAGES_AT_ONCE);
+        map_apply(m, &part);
+        e.pages -= part.pages;
+        e.gpa += (uint64_t)part.pages << DEDUP_PAGE_BITS;
+        e.offset += (uint64_t)part.pages << DEDUP_PAGE_BITS;
+        i += e.pages == 0;
+        if (g_get_monotonic_time() >= turn_ends) {
+            bql_unlock();
+            g_usleep(TURN_US);      /* the lock is not fair */
+            bql_lock();
+            turn_ends = g_get_monotonic_time() + TURN_US;
+        }
     }
     bql_unlock();
 }
