@@ -47,6 +47,17 @@ class LifecycleTest(case.MigrationCase):
     def test_cancel_and_retry_multifd(self):
         self.check_cancel(multifd_channels=2)
 
+    def test_cancel_at_once_multifd(self):
+        """Channels end while they are set up (patch 0005-cancel)."""
+        one = self.rig()
+        one.boot()
+        one.read_pages(PAGES)
+        for _ in range(20):
+            one.migrate(multifd_channels=2)
+            self.cancel(one)
+            one.new_destination()
+        self.retry(one, multifd_channels=2)
+
     def test_cancel_while_fetching(self):
         self.check_cancel('fetch-delay-us=300000', steal=True)
 
