@@ -17,12 +17,16 @@ arrived there.  It may as well have died.  Where libvirt's operation has
 failed, the destination is asked, and what it says decides between Nova's
 two methods: the wrong one would look for the instance where it is not,
 and remove its disks.
+
+A guest that has arrived runs, also where nova-compute of the destination
+does not answer then.
 """
 
 import threading
 import time
 
 import libvirt
+import oslo_messaging
 from oslo_log import log as logging
 
 from nova_dedup_migrate.rpc import errors
@@ -43,12 +47,15 @@ class Attempt:
     :param force_complete: callable that asks Nova's monitor to complete
     :param state_there: callable(context) -> one of
         rpc.objects.GUEST_STATES; raises rpc.errors.AgentUnavailable
+    :param finish: callable(context, instance, migration) that does what
+        Nova does last, where Nova did not come to that
     """
 
-    def __init__(self, record, force_complete, state_there):
+    def __init__(self, record, force_complete, state_there, finish):
         self.record = record
         self._force_complete = force_complete
         self._state_there = state_there
+        self._finish = finish
         self._operated = threading.Event()
         self._lock = threading.Lock()
         self._begun = False
@@ -136,8 +143,20 @@ class Attempt:
                           instance=instance)
                 return recover_method(context, instance, dest, migrate_data)
             self.over('completed')
-            return post_method(context, instance, dest, block_migration,
-                               migrate_data)
+            try:
+                return post_method(context, instance, dest, block_migration,
+                                   migrate_data)
+            except oslo_messaging.MessagingException as error:
+                if instance.host != dest:
+                    raise
+                # Nova would set ERROR on an instance that runs there.
+                LOG.error('%(dest)s does not answer; the guest has arrived '
+                          'there, and nova-compute there has to take note '
+                          'of it: %(error)s', {'dest': dest, 'error': error},
+                          instance=instance)
+                self.record.trouble('having the destination take note',
+                                    error)
+                self._finish(context, instance, migrate_data.migration)
         return complete
 
     def _came_to_nothing(self, context):

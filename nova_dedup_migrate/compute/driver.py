@@ -55,6 +55,9 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
     def _live_migration(self, context, instance, dest, post_method,
                         recover_method, block_migration, migrate_data):
         """Run Nova's own as one task of our flow."""
+        if self.dedup.refuses(context, instance, dest, recover_method,
+                              migrate_data):
+            return
         with self.dedup.attempt(instance, dest, block_migration,
                                 migrate_data) as attempt:
             recover = attempt.recovering(recover_method)

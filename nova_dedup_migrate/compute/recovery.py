@@ -118,7 +118,7 @@ class Recovery:
         migration = objects.Migration.get_by_uuid(context,
                                                   entry.migration_uuid)
         if instance.host == entry.destination:
-            self._tidy(context, instance, migration)
+            finish(self._manager, context, instance, migration)
             return True
         if (instance.host != self._host
                 or instance.task_state != task_states.MIGRATING):
@@ -140,14 +140,6 @@ class Recovery:
             self._manager._rollback_live_migration(
                 context, instance, entry.destination, data, 'failed', bdms)
         return True
-
-    def _tidy(self, context, instance, migration):
-        """Do what was left when the destination had taken over."""
-        if migration.status == 'running':
-            migration.status = 'completed'
-            migration.save()
-            self._manager._delete_allocation_after_move(context, instance,
-                                                        migration)
 
     # Where the guest is
 
@@ -240,3 +232,14 @@ class Recovery:
                 bdm.connection_info = jsonutils.dumps(info)
                 # Only Nova's rollback saves them.
         return bdms
+
+
+def finish(manager, context, instance, migration):
+    """Do what is left when the instance is the destination's.
+
+    :param manager: nova.compute.manager.ComputeManager of the source
+    """
+    if migration.status == 'running':
+        migration.status = 'completed'
+        migration.save()
+        manager._delete_allocation_after_move(context, instance, migration)

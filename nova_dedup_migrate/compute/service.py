@@ -19,6 +19,7 @@ from nova_dedup_migrate.compute import guests
 from nova_dedup_migrate.compute import journal
 from nova_dedup_migrate.compute import page_cache
 from nova_dedup_migrate.compute import recovery
+from nova_dedup_migrate.compute import stranded
 from nova_dedup_migrate.compute import strategy
 from nova_dedup_migrate.compute import tracking
 from nova_dedup_migrate.conf import dedup_migrate as options
@@ -50,6 +51,7 @@ class DedupMigrate:
         self._driver = driver
         self._attempts = {}
         self._recovery = None
+        self._stranded = None
         self._tracker = tracking.Tracker(self._resolve,
                                          self._attempts.__contains__)
 
@@ -102,27 +104,34 @@ class DedupMigrate:
         self._tracker.stop()
         if self._recovery is not None:
             self._recovery.stop()
+        if self._stranded is not None:
+            self._stranded.stop()
 
     def take_over(self, context, instances):
         """Return the instances of this host that Nova is to look after.
 
         The others were being migrated when an earlier nova-compute ended,
-        and that is finished or rolled back first.
+        or were to be; that is finished, awaited or rolled back first.
 
         :param instances: nova.objects.InstanceList
         """
-        try:
-            self._recovery = recovery.Recovery(
-                CONF.host, self._driver._host.get_guest, self._state_at,
-                self._driver.virtapi._compute, self._journal)
-            taken = self._recovery.begin(instances)
-        except Exception as error:
-            LOG.warning('Migrations that were interrupted are left to '
-                        'Nova: %s', error)
-            return instances
-        return objects.InstanceList(context, objects=[
-            instance for instance in instances
-            if instance.uuid not in taken])
+        manager = self._driver.virtapi._compute
+        self._recovery = recovery.Recovery(
+            CONF.host, self._driver._host.get_guest, self._state_at,
+            manager, self._journal)
+        self._stranded = stranded.Stranded(CONF.host, manager)
+        for begin in (self._recovery.begin,
+                      functools.partial(self._stranded.begin, context)):
+            try:
+                taken = begin(instances)
+            except Exception as error:
+                LOG.warning('Migrations that were interrupted are left to '
+                            'Nova: %s', error)
+                continue
+            instances = objects.InstanceList(context, objects=[
+                instance for instance in instances
+                if instance.uuid not in taken])
+        return instances
 
     # Tracking
 
@@ -166,6 +175,17 @@ class DedupMigrate:
         """Return the attempt.Attempt that is under way, or None."""
         return self._attempts.get(instance.uuid)
 
+    def refuses(self, context, instance, dest, recover_method,
+                migrate_data):
+        """Roll back a request that is not wanted any more, see stranded.
+
+        :returns: whether it was one
+        """
+        if self._stranded is not None:
+            self._stranded.arrived(instance.uuid)
+        return stranded.refuse(context, instance, dest, recover_method,
+                               migrate_data)
+
     @contextlib.contextmanager
     def attempt(self, instance, destination, block_migration, migrate_data):
         """Make the Attempt that the driver's methods share meanwhile.
@@ -178,7 +198,9 @@ class DedupMigrate:
                 destination, *self._strategy(instance)),
             functools.partial(self._driver.live_migration_force_complete,
                               instance),
-            functools.partial(self._state_at, destination, instance.uuid))
+            functools.partial(self._state_at, destination, instance.uuid),
+            functools.partial(recovery.finish,
+                              self._driver.virtapi._compute))
         self._attempts[instance.uuid] = attempt
         try:
             with contextlib.ExitStack() as stack:

@@ -10,6 +10,8 @@ import json
 import pathlib
 
 RECORDED = pathlib.Path(__file__).with_name('signatures.json')
+#: Our sources that may import Nova.
+_OURS = pathlib.Path(__file__).parents[3] / 'compute'
 
 #: Methods of LibvirtDriver that the driver overrides.
 OVERRIDDEN = ('__init__', 'init_host', 'cleanup_host', 'emit_event',
@@ -21,53 +23,118 @@ OVERRIDDEN = ('__init__', 'init_host', 'cleanup_host', 'emit_event',
 #: What is overridden or called only from a major release of Nova on: the
 #: first is new there, and what it leads to calls the others.
 SINCE = {'process_instances_at_startup': 34, '_live_migration_uri': 34,
-         '_delete_allocation_after_move': 34, 'attachment_get': 34}
+         '_revert_allocation': 34, 'setup_networks_on_host': 34,
+         'attachment_get': 34}
 
 #: Of them, what not every release's LibvirtDriver has itself.
 _INHERITED = ('cleanup_host',)
 
 _DRIVER = 'nova/virt/libvirt/driver.py'
 _BASE = 'nova/virt/driver.py'
-#: file -> class -> methods
+#: file -> class, or '' for functions -> methods and attributes
 USED = {
     _BASE: {'ComputeDriver': _INHERITED},
     _DRIVER: {'LibvirtDriver': tuple(set(OVERRIDDEN) - set(_INHERITED)) + (
         'list_instance_uuids', '_live_migration_copy_disk_paths',
         '_live_migration_data_gb', '_get_migration_flags',
         '_is_post_copy_enabled', '_get_volume_config',
-        '_live_migration_uri')},
+        '_live_migration_uri', '_host')},
     'nova/virt/libvirt/host.py': {'Host': ('get_guest', 'get_connection')},
-    'nova/virt/libvirt/guest.py': {'Guest': ('get_job_info', 'abort_job')},
+    'nova/virt/libvirt/guest.py': {'Guest': ('get_job_info', 'abort_job',
+                                             '_domain')},
+    'nova/virt/libvirt/migration.py': {'': ('downtime_steps',)},
     'nova/virt/event.py': {'InstanceEvent': ('get_instance_uuid',),
                            'LifecycleEvent': ('get_transition',)},
     'nova/objects/migrate_data.py': {
         'LibvirtLiveMigrateBDMInfo': ('connection_info', 'as_disk_info')},
     # post_method and recover_method of _live_migration
-    'nova/compute/manager.py': {'ComputeManager': (
-        '_post_live_migration_update_host', '_rollback_live_migration',
-        '_delete_allocation_after_move')},
+    'nova/compute/manager.py': {
+        'ComputeManager': (
+            '_post_live_migration_update_host', '_rollback_live_migration',
+            '_delete_allocation_after_move', '_revert_allocation',
+            'network_api', 'volume_api'),
+        'ComputeVirtAPI': ('_compute',)},
+    'nova/network/neutron.py': {'API': ('setup_networks_on_host',)},
     'nova/volume/cinder.py': {'API': ('attachment_get',)},
+    'nova/context.py': {'': ('get_admin_context',)},
 }
 
 
 def signatures(root):
     """Return {'file:class.method': 'a, b=1'} of what we use.
 
+    Attributes have 'an attribute' instead, functions no class.
+
     :param root: Path of the folder that holds the package nova
     """
     found = {}
     for file, classes in USED.items():
         tree = ast.parse((root / file).read_text(), file)
-        for node in tree.body:
-            if isinstance(node, ast.ClassDef) and node.name in classes:
-                for method in node.body:
-                    if (isinstance(method, ast.FunctionDef)
-                            and method.name in classes[node.name]):
-                        # of a property the getter comes first
-                        found.setdefault(
-                            '%s:%s.%s' % (file, node.name, method.name),
-                            _arguments(method.args))
+        owners = {node.name: node for node in tree.body
+                  if isinstance(node, ast.ClassDef)}
+        owners[''] = tree
+        for name, wanted in classes.items():
+            for member, what in _members(owners[name]):
+                if member in wanted:
+                    # of a property the getter comes first
+                    found.setdefault(_title(file, name, member), what)
     return found
+
+
+def _members(owner):
+    """Yield (name, signature) of a class or a module."""
+    for node in owner.body:
+        if isinstance(node, ast.FunctionDef):
+            yield node.name, _arguments(node.args)
+    if isinstance(owner, ast.ClassDef):
+        for node in ast.walk(owner):
+            if (isinstance(node, ast.Attribute)
+                    and isinstance(node.ctx, ast.Store)
+                    and ast.unparse(node.value) == 'self'):
+                yield node.attr, 'an attribute'
+
+
+def _title(file, owner, member):
+    return '%s:%s%s' % (file, owner and owner + '.', member)
+
+
+def called():
+    """Return the names of Nova's private API that our sources use.
+
+    Those are what begins with an underscore and is not of self, and
+    functions of Nova's modules.
+
+    :returns: {name: where, text}
+    """
+    found = {}
+    for path in sorted(_OURS.glob('*.py')):
+        tree = ast.parse(path.read_text(), str(path))
+        modules = {alias.asname or alias.name
+                   for node in ast.walk(tree)
+                   if isinstance(node, ast.ImportFrom)
+                   and (node.module or '').split('.')[0] == 'nova'
+                   for alias in node.names}
+        for node in ast.walk(tree):
+            if _is_private(node):
+                found[node.attr] = path.name
+            elif (isinstance(node, ast.Call)
+                    and isinstance(node.func, ast.Attribute)
+                    and ast.unparse(node.func.value) in modules
+                    and node.func.attr.islower()):
+                found[node.func.attr] = path.name
+    return found
+
+
+def _is_private(node):
+    return (isinstance(node, ast.Attribute) and node.attr[0] == '_'
+            and not node.attr.startswith('__')
+            and ast.unparse(node.value) != 'self')
+
+
+def listed():
+    """Return the names that USED has."""
+    return {member for classes in USED.values()
+            for members in classes.values() for member in members}
 
 
 def used(release):
@@ -75,7 +142,7 @@ def used(release):
 
     :param release: e.g. 34.0.0
     """
-    return {'%s:%s.%s' % (file, name, method)
+    return {_title(file, name, method)
             for file, classes in USED.items()
             for name, methods in classes.items()
             for method in methods if is_in(release, method)}

@@ -36,7 +36,8 @@ class DriverCase(base.TestCase):
         self.forced = mock.Mock(spec=[])
         self.there = mock.Mock(spec=[], return_value='here')
         self.attempt = compute_attempt.Attempt(fakes.record(), self.forced,
-                                               self.there)
+                                               self.there,
+                                               mock.Mock(spec=[]))
         self.driver._host = mock.create_autospec(libvirt_host.Host,
                                                  instance=True)
         self.driver.dedup.attempt_of.return_value = self.attempt
@@ -106,6 +107,7 @@ class LiveMigrationTest(DriverCase):
             self.attempt)
         self.driver.dedup.migrate.side_effect = (
             lambda context, instance, data, attempt, operate: operate())
+        self.driver.dedup.refuses.return_value = False
         self.post, self.recover = mock.Mock(spec=[]), mock.Mock(spec=[])
 
     def migrate(self):
@@ -120,6 +122,14 @@ class LiveMigrationTest(DriverCase):
         self.driver.dedup.attempt.assert_called_once_with(
             self.instance, 'there', False, 'data')
         self.recover.assert_not_called()
+
+    def test_refused(self):
+        self.driver.dedup.refuses.return_value = True
+        self.migrate()
+        self.driver.dedup.refuses.assert_called_once_with(
+            'context', self.instance, 'there', self.recover, 'data')
+        self.theirs.assert_not_called()
+        self.driver.dedup.attempt.assert_not_called()
 
     def test_methods_are_passed_on(self):
         def theirs(driver, context, instance, dest, post_method,

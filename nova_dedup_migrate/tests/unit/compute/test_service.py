@@ -11,6 +11,7 @@ from nova_dedup_migrate.compute import gathering
 from nova_dedup_migrate.compute import guests
 from nova_dedup_migrate.compute import recovery
 from nova_dedup_migrate.compute import service
+from nova_dedup_migrate.compute import stranded
 from nova_dedup_migrate.compute import tracking
 from nova_dedup_migrate.flows import live_migration
 from nova_dedup_migrate.reports import keeper
@@ -30,6 +31,7 @@ class ServiceCase(base.TestCase):
         self.driver = mock.create_autospec(libvirt_driver.LibvirtDriver,
                                            instance=True)
         self.driver._host = mock.sentinel.host
+        self.driver.virtapi = mock.Mock(spec=['_compute'])
         self.tracker = self.replace(tracking, 'Tracker').return_value
         self.reports = self.replace(keeper, 'ReportKeeper').return_value
         self.service = service.DedupMigrate(self.driver)
@@ -71,28 +73,47 @@ class LifeTest(ServiceCase):
         self.service.stop()
         self.tracker.stop.assert_called_once_with()
 
-    def take_over(self, **begin):
-        self.driver.virtapi = mock.Mock(spec=['_compute'])
+    def take_over(self, interrupted, lost):
+        """Return what is left to Nova.
+
+        :param interrupted: what Recovery.begin does, for a mock
+        :param lost: Stranded.begin, likewise
+        """
         self.driver._host = mock.Mock(spec=['get_guest'])
-        made = self.replace(recovery, 'Recovery')
-        made.return_value.begin.configure_mock(**begin)
+        recoveries = self.replace(recovery, 'Recovery')
+        recoveries.return_value.begin.configure_mock(**interrupted)
+        waiting = self.replace(stranded, 'Stranded')
+        waiting.return_value.begin.configure_mock(**lost)
         instances = [objects.Instance(uuid=uuid) for uuid in (UUID, OTHER)]
         left = self.service.take_over('context', instances)
-        made.assert_called_once_with(
+        manager = self.driver.virtapi._compute
+        recoveries.assert_called_once_with(
             service.CONF.host, self.driver._host.get_guest,
-            self.service._state_at, self.driver.virtapi._compute,
-            self.service._journal)
-        made.return_value.begin.assert_called_once_with(instances)
+            self.service._state_at, manager, self.service._journal)
+        recoveries.return_value.begin.assert_called_once_with(instances)
+        waiting.assert_called_once_with(service.CONF.host, manager)
+        waiting.return_value.begin.assert_called_once_with('context',
+                                                           mock.ANY)
         return [instance.uuid for instance in left]
 
     def test_interrupted_migrations_are_taken_over(self):
-        self.assertEqual([OTHER], self.take_over(return_value={UUID}))
+        self.assertEqual([OTHER], self.take_over(
+            {'return_value': {UUID}}, {'return_value': set()}))
+        # those the journal knows are not looked at twice
+        begin = stranded.Stranded.return_value.begin
+        self.assertEqual([OTHER], [one.uuid for one in
+                                   begin.call_args.args[1]])
         self.service.stop()
         recovery.Recovery.return_value.stop.assert_called_once_with()
+        stranded.Stranded.return_value.stop.assert_called_once_with()
+
+    def test_lost_requests_are_taken_over(self):
+        self.assertEqual([UUID], self.take_over(
+            {'return_value': set()}, {'return_value': {OTHER}}))
 
     def test_recovery_is_no_reason_not_to_start(self):
-        self.assertEqual([UUID, OTHER],
-                         self.take_over(side_effect=OSError('gone')))
+        gone = {'side_effect': OSError('gone')}
+        self.assertEqual([UUID, OTHER], self.take_over(gone, gone))
 
     def test_events(self):
         for transition in virtevent.NAMES:
@@ -195,6 +216,29 @@ class MigrateTest(ServiceCase):
             record = self.migrate()
         self.assertIn('full', record.troubles[0])
         self.run.assert_called_once_with(record, mock.ANY)
+
+    def test_refused(self):
+        refuse = self.replace(stranded, 'refuse', return_value=True)
+        waiting = self.replace(stranded, 'Stranded').return_value
+        waiting.begin.return_value = set()
+        for started in (False, True):
+            self.assertTrue(self.service.refuses(
+                'context', self.instance, 'there', 'recover', self.data))
+            refuse.assert_called_with('context', self.instance, 'there',
+                                      'recover', self.data)
+            self.assertEqual(started, waiting.arrived.called)
+            self.driver._host = mock.Mock(spec=['get_guest'])
+            self.service.take_over('context', [])
+        waiting.arrived.assert_called_once_with(UUID)
+
+    def test_what_nova_does_last(self):
+        finish = self.replace(recovery, 'finish')
+        with self.service.attempt(self.instance, 'there', False,
+                                  self.data) as attempt:
+            attempt._finish('context', self.instance, 'migration')
+        finish.assert_called_once_with(
+            self.driver.virtapi._compute, 'context', self.instance,
+            'migration')
 
     def test_the_destination_is_asked(self):
         self.agents.guest_state.return_value = 'none'

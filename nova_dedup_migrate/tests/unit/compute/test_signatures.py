@@ -33,6 +33,13 @@ class SignatureTest(base.TestCase):
             self.assertEqual(set(), nova_api.used(release) - set(found),
                              release)
 
+    def test_everything_called_is_listed(self):
+        called = nova_api.called()
+        # or nothing was looked at
+        self.assertIn('_rollback_live_migration', called)
+        self.assertEqual({}, {name: file for name, file in called.items()
+                              if name not in nova_api.listed()})
+
     def test_installed(self):
         installed = version.version_info.version_string()
         known = [release for release in self.recorded
