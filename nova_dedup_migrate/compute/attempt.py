@@ -26,8 +26,8 @@ import threading
 import time
 
 import libvirt
-import oslo_messaging
 from oslo_log import log as logging
+import oslo_messaging
 
 from nova_dedup_migrate.rpc import errors
 
