@@ -129,8 +129,7 @@ class _Lines:
     def _more(self):
         if time.monotonic() > self._deadline:
             # Who sends without end never makes receive() wait.
-            raise errors.WaitTimeout(what='an answer',
-                                     seconds='the time allowed')
+            raise errors.Late(what='an answer')
         data = self._channel.receive(self._deadline)
         if not data:
             raise errors.ChannelUnavailable(channel=self._channel.name,

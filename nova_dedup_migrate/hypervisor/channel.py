@@ -112,5 +112,4 @@ class SocketChannel(Channel):
 
 def late(name, what):
     """Make the error of a deadline that has passed."""
-    return errors.WaitTimeout(what='%s on channel %s' % (what, name),
-                              seconds='the time allowed')
+    return errors.Late(what='%s on channel %s' % (what, name))

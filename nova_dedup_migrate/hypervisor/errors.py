@@ -105,6 +105,12 @@ class WaitTimeout(HypervisorError):
     template = '{what} did not happen within {seconds} s'
 
 
+class Late(WaitTimeout):
+    """The same, where there is a deadline, not a number of seconds."""
+
+    template = '{what} did not come in time'
+
+
 class DedupNotSupported(HypervisorError):
     template = 'the QEMU of guest {name} has no dedup support'
 

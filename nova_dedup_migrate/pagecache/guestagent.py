@@ -127,8 +127,7 @@ class _Run:
             self._ended = self._exited()
             if not self._ended:
                 time.sleep(min(_PAUSE_S, transport.left(self._deadline)))
-        raise hypervisor_errors.WaitTimeout(what='the listing',
-                                            seconds='the time allowed')
+        raise hypervisor_errors.Late(what='the listing')
 
     def end(self):
         """Leave nothing behind, if the agent still answers."""

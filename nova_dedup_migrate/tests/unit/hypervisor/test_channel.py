@@ -44,7 +44,8 @@ class SocketChannelTest(base.TestCase):
 
     def test_nothing_comes(self):
         made = self.connected(peers.hang)
-        self.assertRaises(errors.WaitTimeout, made.receive, soon())
+        error = self.assertRaises(errors.WaitTimeout, made.receive, soon())
+        self.assertIn('did not come in time', str(error))
 
     def test_nothing_is_taken(self):
         made = self.connected(peers.flood)
