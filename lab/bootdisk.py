@@ -2,8 +2,8 @@
 """The disk image of the lab's guest: one a machine boots from.
 
 A master boot record with Syslinux's code; a FAT partition with Syslinux,
-kernel and initial ramdisk; a partition with the files that the guest
-reads.  Made without privileges, and cached.
+kernel and initial ramdisk, in which the page-cache lister is; a partition
+with the files that the guest reads.  Made without privileges, and cached.
 """
 
 import os
@@ -22,6 +22,7 @@ _SECTOR = 512
 _BOOT_CODE = Path('/usr/lib/syslinux/mbr/mbr.bin')
 #: Bytes; the second partition begins where the first ends.
 _FIRST, _FIRST_SIZE = MIB, 31 * MIB
+DATA_AT = _FIRST + _FIRST_SIZE
 _FAT16_LBA, _LINUX = 0x0e, 0x83
 
 
@@ -39,7 +40,7 @@ def partition_table(code, data_size):
                     start // _SECTOR, size // _SECTOR)
         for flag, kind, start, size in (
             (0x80, _FAT16_LBA, _FIRST, _FIRST_SIZE),
-            (0, _LINUX, _FIRST + _FIRST_SIZE, data_size)))
+            (0, _LINUX, DATA_AT, data_size)))
     return (code.ljust(440, b'\0') + b'\0' * 6 + entries.ljust(64, b'\0')
             + b'\x55\xaa')
 
@@ -55,7 +56,7 @@ def build(workload: Workload, data: int) -> Path:
     :param data: MiB of files in its second partition
     :raises BuildError: a tool is missing or fails
     """
-    linux = guest_image()
+    linux = guest_image(lister=True)
     name = cache.key(str(linux.kernel), syslinux_config(workload),
                      str(data), [Path(__file__)])
 
@@ -78,28 +79,39 @@ def build_data(data: int, seed: int) -> Path:
 
 
 def _fill(work, linux, workload, data_mib):
+    data = make_disk(work, data_mib).path
+    assemble(work / 'disk.raw', linux.kernel, linux.initrd,
+             syslinux_config(workload), data)
+    data.unlink()
+
+
+def assemble(image: Path, kernel: Path, initrd: Path, config: str,
+             data: Path) -> None:
+    """Make a disk that boots from its first partition.
+
+    :param image: the raw image to be, in a folder that may be written to
+    :param kernel, initrd: together at most 30 MiB
+    :param config: of Syslinux, which finds them as kernel and initrd
+    :param data: what its second partition is to hold
+    :raises BuildError: a tool is missing or fails
+    """
     if not _BOOT_CODE.exists():
         raise BuildError('%s is missing: install the packages syslinux, '
                          'syslinux-common and mtools' % _BOOT_CODE)
-    data = make_disk(work, data_mib).path
     size = os.stat(data).st_size
-    image = work / 'disk.raw'
     image.touch()
-    os.truncate(image, _FIRST + _FIRST_SIZE + size + MIB)
+    os.truncate(image, DATA_AT + size + MIB)
     fat = '%s@@%d' % (image, _FIRST)
     run(['mformat', '-i', fat, '-h', '64', '-s', '32', '-T',
          str(_FIRST_SIZE // _SECTOR), '-H', str(_FIRST // _SECTOR), '::'])
-    config = work / 'syslinux.cfg'
-    config.write_text(syslinux_config(workload))
-    for source, target in ((linux.kernel, 'kernel'),
-                           (linux.initrd, 'initrd'),
-                           (config, 'syslinux.cfg')):
+    told = image.with_name('syslinux.cfg')
+    told.write_text(config)
+    for source, target in ((kernel, 'kernel'), (initrd, 'initrd'),
+                           (told, 'syslinux.cfg')):
         run(['mcopy', '-i', fat, source, '::' + target])
+    told.unlink()
     run(['syslinux', '--install', '--offset', str(_FIRST), image])
     run(['dd', 'if=%s' % data, 'of=%s' % image, 'bs=1M', 'status=none',
-         'seek=%d' % ((_FIRST + _FIRST_SIZE) // MIB),
-         'conv=notrunc,sparse'])
+         'seek=%d' % (DATA_AT // MIB), 'conv=notrunc,sparse'])
     with image.open('r+b') as disk:
         disk.write(partition_table(_BOOT_CODE.read_bytes(), size))
-    data.unlink()
-    config.unlink()

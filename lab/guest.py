@@ -3,6 +3,7 @@
 
 It is the guest of the benchmarks: a kernel of Debian's, one program, and
 a disk full of files with known content that it reads into its page cache.
+Its images ask for the port over which it lists that cache.
 """
 
 import json
@@ -29,6 +30,10 @@ HALF_IMAGE, DATA_IMAGE = 'small-linux-half', 'small-data'
 #: Nova fills ephemeral disks of instances of this os_type with those files,
 #: see virt_mkfs in the template nova.conf.
 OS_TYPE = 'linux'
+_PROPERTIES = {'hw_disk_bus': 'virtio',
+               'dedup_migrate:page_cache_port': 'true'}
+#: What may be done to its lister, see benchmarks/guest/src/guest.h.
+MALTREATED = ('hang', 'kill', 'break')
 #: MiB of memory, and of anonymous memory filled with a pattern.
 MEMORY = 512
 ANONYMOUS = 16
@@ -79,7 +84,7 @@ def _upload(cloud, name, build, **properties):
         name, filename=str(path), disk_format='raw',
         container_format='bare', visibility='public',
         validate_checksum=False, timeout=300, wait=True,
-        hw_disk_bus='virtio', **properties)
+        **_PROPERTIES, **properties)
     return '%d MiB' % (os.stat(path).st_size >> 20)
 
 
@@ -154,6 +159,15 @@ def _checked(command, message):
 def ready(terminal, timeout=180.0):
     """Wait until the guest has filled its memory."""
     ask(terminal, 'ping', timeout)
+
+
+def lister(terminal, what):
+    """Do something to the lister in the guest.
+
+    :param what: of MALTREATED, or go after hang and kill
+    :raises LabError: none runs
+    """
+    ask(terminal, 'lister ' + what)
 
 
 def verify(terminal):

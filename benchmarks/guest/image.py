@@ -4,12 +4,14 @@
     python -m benchmarks.guest.image        prints the two paths
 
 The initramfs holds one static program (src/) and the modules that reach
-disks and channels.  Results are cached by a hash of all inputs.
+disks and channels; on demand the page-cache lister as well.  Results are
+cached by a hash of all inputs.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 import sys
+import tempfile
 
 from benchmarks.guest import cache
 from benchmarks.guest import kernel
@@ -18,6 +20,7 @@ from benchmarks.guest.errors import GuestError
 from benchmarks.guest.errors import run
 
 SOURCE = Path(__file__).parent / 'src'
+LISTER = Path(__file__).parents[2] / 'guest'
 
 _PROGRAM = (
     'main.c',
@@ -28,6 +31,7 @@ _PROGRAM = (
     'recycle.c',
     'direct.c',
     'channel.c',
+    'lister.c',
     'worker.c',
 )
 
@@ -75,7 +79,21 @@ def compile_program(sources: list[Path], out: Path, *flags: str) -> None:
     )
 
 
-def _build(linux: kernel.Kernel, work: Path) -> None:
+def compile_lister(folder: Path) -> Path:
+    """Compile the page-cache lister in a folder; its path."""
+    run(['make', '-s', '-C', LISTER, f'OUT={folder}'])
+    return folder / 'page-cache-lister'
+
+
+def lister_sources() -> list[Path]:
+    return [
+        LISTER / 'Makefile',
+        *(LISTER / 'src').glob('*.[ch]'),
+        *(LISTER / 'include').glob('*.h'),
+    ]
+
+
+def _build(linux: kernel.Kernel, work: Path, lister: bool) -> None:
     program = work / 'init'
     compile_program([SOURCE / name for name in _PROGRAM], program, '-static')
     modules = kernel.in_load_order(_MODULES, linux.module_files())
@@ -85,6 +103,10 @@ def _build(linux: kernel.Kernel, work: Path) -> None:
             archive.directory(name)
         archive.character_device('dev/console', 5, 1)
         archive.file('init', program.read_bytes(), 0o755)
+        if lister:
+            with tempfile.TemporaryDirectory() as folder:
+                built = compile_lister(Path(folder))
+                archive.file(built.name, built.read_bytes(), 0o755)
         for name, data in modules.items():
             archive.file(f'modules/{name}.ko', data)
         listing = ''.join(f'{name}.ko\n' for name in modules)
@@ -93,12 +115,18 @@ def _build(linux: kernel.Kernel, work: Path) -> None:
     (work / 'kernel').write_bytes(linux.image.read_bytes())
 
 
-def guest_image() -> GuestImage:
-    """The image, built if it is not cached.  BuildError says why not."""
+def guest_image(lister: bool = False) -> GuestImage:
+    """The image, built if it is not cached.  BuildError says why not.
+
+    :param lister: whether the page-cache lister is in it
+    """
     linux = kernel.debian_kernel()
     inputs = [*SOURCE.iterdir(), Path(__file__), Path(kernel.__file__)]
-    name = cache.key(str(linux.image), inputs)
-    place = cache.entry('guest', name, lambda work: _build(linux, work))
+    if lister:
+        inputs += lister_sources()
+    name = cache.key(str(linux.image), str(lister), inputs)
+    place = cache.entry('guest', name,
+                        lambda work: _build(linux, work, lister))
     return GuestImage(place / 'kernel', place / 'initrd', linux.version)
 
 

@@ -207,6 +207,16 @@ static void command(char *line)
         if (!worker_order(line)) {
             refuse(name, "busy");
         }
+    } else if (!strcmp(name, "lister")) {
+        const char *wrong = lister_command(line[length] ? line + length + 1
+                                                        : "");
+
+        if (wrong) {
+            refuse(name, wrong);
+        } else {
+            channel_line("{\"type\":\"reply\",\"command\":\"lister\","
+                         "\"ok\":true}");
+        }
     } else if (!strcmp(line, "poweroff")) {
         channel_line("{\"type\":\"reply\",\"command\":\"poweroff\","
                      "\"ok\":true}");

@@ -41,6 +41,9 @@
  *   beat MS                        a {"type":"beat"} line every MS (0: off),
  *                                  whose arrival times show the pause that
  *                                  the guest's own clock does not
+ *   lister hang|kill|go|break      stops the page-cache lister, ends it, both
+ *                                  until it may go; break ends it in the
+ *                                  middle of its next answer
  *   poweroff
  * A reply has "ok"; when false, "message" says why.  Unasked come one
  * {"type":"ready"} when memory is filled and one {"type":"report"} a second:
@@ -151,6 +154,10 @@ void channel_line(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 void channel_serve(void) __attribute__((noreturn));
 extern _Atomic unsigned beat_ms;
+
+/* lister.c: the page-cache lister, in images that have it */
+void lister_start(void);
+const char *lister_command(const char *word);   /* NULL, or what is wrong */
 
 /* worker.c */
 void worker_start(void);

@@ -110,6 +110,7 @@ int main(void)
                  (unsigned long long)config.anon,
                  (unsigned long long)counters.errors,
                  (unsigned long long)now_us() / 1000);
+    lister_start();
     worker_start();
     pthread_create(&thread, NULL, measure_gaps, NULL);
     channel_serve();

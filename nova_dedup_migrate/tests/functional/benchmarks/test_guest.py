@@ -9,6 +9,9 @@ from benchmarks.guest import pattern
 from benchmarks.guest import workload
 from nova_dedup_migrate.hypervisor import direct
 from nova_dedup_migrate.hypervisor import spec
+from nova_dedup_migrate.pagecache import ask
+from nova_dedup_migrate.pagecache import port as lister_port
+from nova_dedup_migrate.pagecache import transport
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.functional import qemus
 
@@ -30,8 +33,9 @@ class GuestTest(base.TestCase):
             qemu_img=binaries.tool(binaries.find('stock', self.binary),
                                    'qemu-img'), **given)
 
-    def boot(self, images, device='virtio-blk', port='uart', **work):
-        guest_image = image.guest_image()
+    def boot(self, images, device='virtio-blk', port='uart', lister=False,
+             **work):
+        guest_image = image.guest_image(lister)
         guest = direct.DirectGuest(spec.GuestSpec(
             binary=self.binary, memory_mib=256, kernel=guest_image.kernel,
             initrd=guest_image.initrd,
@@ -39,7 +43,9 @@ class GuestTest(base.TestCase):
                 **{'disks': len(images), **work}).append,
             disks=tuple(spec.Disk(path=one.path, format=one.format,
                                   device=device) for one in images),
-            channels=(spec.Channel('workload', port, 'socket'),)))
+            channels=(spec.Channel('workload', port, 'socket'),
+                      *[spec.Channel(lister_port.PORT, 'virtio-serial',
+                                     'socket')] * lister)))
         self.addCleanup(guest.destroy)
         guest.start()
         talk = channel.GuestChannel(guest.channel('workload'))
@@ -134,6 +140,28 @@ class GuestTest(base.TestCase):
             self.assertGreaterEqual(reply['us'], 200_000)
         for wrong in ('io', 'io seq', 'io seq 0', 'io up 100'):
             self.assertRaises(channel.GuestFailed, talk.command, wrong)
+
+    def test_keeps_its_lister_running(self):
+        guest, talk = self.boot([self.make_disk()], lister=True)
+
+        def state():
+            return guest.channel_state(lister_port.PORT)
+
+        self.eventually(lambda: state() == 'open', 'a lister', 60)
+        asker = ask.Asker(guest, [lister_port.PortTransport(guest)],
+                          transport.Limits(60.0))
+        talk.command('lister break')
+        self.assertIn(asker.ask().outcome, ('silent', 'partly'))
+        self.eventually(lambda: state() == 'open', 'another one', 60)
+        talk.command('lister kill')
+        self.eventually(lambda: state() == 'closed', 'its end', 60)
+        self.assertRaises(channel.GuestFailed, talk.command, 'lister jump')
+        talk.command('lister go')
+        self.eventually(lambda: state() == 'open', 'a third one', 60)
+
+    def test_an_image_without_a_lister_says_so(self):
+        _, talk = self.boot([self.make_disk()])
+        self.assertRaises(channel.GuestFailed, talk.command, 'lister kill')
 
     def test_powers_off(self):
         guest, talk = self.boot([self.make_disk()])

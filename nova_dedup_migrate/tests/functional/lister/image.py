@@ -13,10 +13,8 @@ import tempfile
 
 from benchmarks.guest import cache
 from benchmarks.guest import cpio
+from benchmarks.guest import image as guest
 from benchmarks.guest import kernel
-
-TOP = pathlib.Path(__file__).parents[4]
-LISTER = TOP / 'guest'
 
 _MODULES = [
     'crc32c_generic', 'crc32c_intel', 'libcrc32c', 'crc16', 'mbcache',
@@ -91,13 +89,6 @@ def _program_files(name):
     return found
 
 
-def compile_lister(folder):
-    """Compile the lister, return its path."""
-    subprocess.run(['make', '-s', '-C', LISTER, f'OUT={folder}'],
-                   check=True, stdin=subprocess.DEVNULL)
-    return folder / 'page-cache-lister'
-
-
 def _helper(folder):
     path = folder / 'helper'
     subprocess.run(
@@ -113,7 +104,8 @@ def _build(linux, work):
         files.update(_program_files(name))
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        files['/bin/page-cache-lister'] = compile_lister(folder).read_bytes()
+        files['/bin/page-cache-lister'] = guest.compile_lister(
+            folder).read_bytes()
         files['/bin/helper'] = _helper(folder).read_bytes()
     base = kernel.in_load_order(_MODULES, linux.module_files())
     modules = kernel.in_load_order(_MODULES + _MORE_MODULES,
@@ -146,9 +138,7 @@ def guest_image():
     """Return the paths of (kernel, initrd), built if they are not cached."""
     linux = kernel.debian_kernel()
     here = pathlib.Path(__file__)
-    sources = [here, here.parent / 'helper.c', LISTER / 'Makefile',
-               *(LISTER / 'src').glob('*.[ch]'),
-               *(LISTER / 'include').glob('*.h')]
+    sources = [here, here.parent / 'helper.c', *guest.lister_sources()]
     name = cache.key('lister', str(linux.image), sources)
     place = cache.entry('guest', name, lambda work: _build(linux, work))
     return place / 'kernel', place / 'initrd'
