@@ -16,12 +16,13 @@ from lab import cloud as clouds
 from lab import demonstration
 from lab import endurance
 from lab import errors
-from lab import faults
+from lab import guest
 from lab import instances
 from lab import settings
 from lab import steps
 from lab import table
 from lab import topology
+from lab import trials
 from lab import up
 from lab.hosts import lab as labs
 
@@ -57,17 +58,21 @@ def _parser():
                      help='write the figures there, too')
     one.set_defaults(run=_migrate)
     one = commands.add_parser(
-        'faults', help='end programs while an instance migrates, and look '
-                       'what becomes of it')
-    one.add_argument('--faults', default=','.join(faults.FAULTS),
-                     type=_some_of(faults.FAULTS), metavar='FAULT,...',
-                     help='of %s (default: all)' % ', '.join(faults.FAULTS))
-    one.add_argument('--moments', default=','.join(endurance.MOMENTS),
+        'faults', help='end programs, cut links and more while an instance '
+                       'migrates, and look what becomes of it')
+    one.add_argument('--only', default=('*',), metavar='FAULT,...',
+                     type=lambda text: tuple(text.split(',')),
+                     help='of %s; they may have * (default: all)' % ', '.join(
+                         endurance.NAMES))
+    one.add_argument('--moments', default=','.join(endurance.USUAL),
                      type=_some_of(endurance.MOMENTS), metavar='MOMENT,...',
-                     help='of %s (default: all)' % ', '.join(
+                     help='of %s (default: %%(default)s)' % ', '.join(
                          endurance.MOMENTS))
     one.add_argument('--repeat', type=int, default=1,
                      help='times (default: %(default)s)')
+    one.add_argument('--fresh', action='store_true',
+                     help='forget what was tried in this lab before; else '
+                          'only what is missing is tried')
     _add_disks(one)
     one.set_defaults(run=_faults)
     one = commands.add_parser('logs', help="show the services' last lines")
@@ -104,6 +109,10 @@ def _add_settings(parser):
         '--storage-rate', type=_rate, default='0', metavar='MBIT',
         help="Mbit/s of the storage's link (default: not limited)")
     parser.add_argument(
+        '--no-tracking', dest='tracking', action='store_false',
+        help='track_io is off: QEMU knows of the guests\' memory only what '
+             'they list')
+    parser.add_argument(
         '--tls', action='store_true',
         help='live_migration_with_native_tls, with certificates')
 
@@ -111,7 +120,7 @@ def _add_settings(parser):
 def _settings(args):
     return settings.Settings(
         args.profile, args.driver, args.qemu, args.migration_rate,
-        args.storage_rate, args.tls)
+        args.storage_rate, args.tls, args.tracking)
 
 
 def _add_migrations(parser):
@@ -121,8 +130,17 @@ def _add_migrations(parser):
                              '%(default)s)')
     parser.add_argument('--kinds', default='stock,dedup',
                         type=lambda text: tuple(text.split(',')),
-                        help='which; one may be named twice (default: '
-                             '%(default)s)')
+                        help='which of %s; one may be named twice '
+                             '(default: %%(default)s)' % ', '.join(
+                                 instances.KINDS))
+    parser.add_argument('--page-cache', dest='kinds', action='store_const',
+                        const=('stock', 'page_cache'),
+                        help='the same as --kinds stock,page_cache: QEMU '
+                             'knows only what the guest lists')
+    parser.add_argument('--lister', choices=guest.MALTREATED,
+                        help='what happens to the guest\'s page-cache lister '
+                             'while it migrates: it hangs, is killed before '
+                             'it is asked, or breaks off its answer')
     parser.add_argument('--at-once', action='store_true',
                         help='migrate all kinds at the same time, two in '
                              'opposite directions')
@@ -142,7 +160,7 @@ def _demonstration(args, known, keep=False):
     return demonstration.Demonstration(
         args.kinds, args.rounds,
         instances.Disks.of(known, args.disk, args.second_disk),
-        args.at_once, keep)
+        args.at_once, keep, args.lister)
 
 
 def _some_of(choices):
@@ -230,13 +248,21 @@ def _migrate(args):
 
 def _faults(args):
     cloud = clouds.Cloud.load(args.name, args.folder)
-    trials = endurance.Endurance(
-        cloud, instances.Disks.of(cloud.settings, args.disk,
-                                  args.second_disk),
-        steps.Progress()).run(args.faults * args.repeat, args.moments)
-    print()
-    print(endurance.show(trials))
-    return 1 if any(one.problems for one in trials) else 0
+    ledger = endurance.ledger(cloud)
+    if args.fresh:
+        ledger.clear()
+    wanted = endurance.pairs(args.only, args.moments, cloud.settings)
+    try:
+        endurance.Endurance(
+            cloud, instances.Disks.of(cloud.settings, args.disk,
+                                      args.second_disk),
+            steps.Progress()).run(ledger.missing(wanted, args.repeat))
+    finally:
+        tried = [one for one in ledger.trials()
+                 if (one.fault, one.moment) in wanted]
+        print()
+        print(trials.show(tried))
+    return 1 if any(one.problems for one in tried) else 0
 
 
 def _logs(args):

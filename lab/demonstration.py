@@ -30,6 +30,8 @@ class Demonstration:
     :ivar at_once: all migrate at the same time, two of them from
         different hosts and so in opposite directions
     :ivar keep: do not delete them
+    :ivar lister: what happens to the listers of guests of the kind
+        page_cache at each migration, of guest.MALTREATED
     """
 
     kinds: tuple = tuple(instances.KINDS)
@@ -37,6 +39,7 @@ class Demonstration:
     disks: instances.Disks = instances.Disks()
     at_once: bool = False
     keep: bool = False
+    lister: str | None = None
 
 
 def run(cloud, wanted, json_file, progress):
@@ -107,7 +110,9 @@ def _round(cloud, wanted, servers):
     pairs = tuple(zip(wanted.kinds, servers, strict=True))
     if not wanted.at_once:
         for kind, server in pairs:
-            yield migrations.migrate(cloud, kind, server)
+            yield migrations.migrate(
+                cloud, kind, server,
+                wanted.lister if kind == 'page_cache' else None)
         return
     with concurrent.futures.ThreadPoolExecutor(len(pairs)) as pool:
         yield from [future.result() for future in [
@@ -130,13 +135,39 @@ def show(outcomes):
         for one in outcomes if one.reason and one.kind != 'stock')
     if reasons:
         text += '\n\n' + '\n'.join(reasons)
+    asked = _asked(outcomes)
+    if asked:
+        text += '\n\n' + asked
     means = {kind: [sum(values) / len(values) for values in zip(*(
         (one.seconds, one.link_bytes) for one in outcomes
         if one.kind == kind), strict=True)]
         for kind in {one.kind for one in outcomes}}
-    if {'stock', 'dedup'} <= set(means):
-        time_, bytes_ = (100 * dedup / stock for dedup, stock in zip(
-            means['dedup'], means['stock'], strict=True))
-        text += ('\n\ndedup took %.0f %% of the time of stock and sent '
-                 '%.0f %% of the bytes' % (time_, bytes_))
+    for kind in instances.KINDS:
+        if kind == 'stock' or not {'stock', kind} <= set(means):
+            continue
+        time_, bytes_ = (100 * ours / stock for ours, stock in zip(
+            means[kind], means['stock'], strict=True))
+        text += ('\n\n%s took %.0f %% of the time of stock and sent '
+                 '%.0f %% of the bytes' % (kind, time_, bytes_))
     return text
+
+
+def _asked(outcomes):
+    """Return the table of what guests said they cache, '' if none was."""
+    asked = [(one, one.page_cache) for one in outcomes
+             if one.page_cache is not None
+             and one.page_cache['outcome'] != 'not asked']
+    if not asked:
+        return ''
+    text = table.text(
+        ('kind', 'from', 'page cache', 'seconds', 'listed pages', 'taken',
+         'sent', 'zero', 'from storage'),
+        [(one.kind, one.source, cache['outcome'],
+          '%.2f' % cache['seconds'], cache['listed_pages'],
+          cache['taken_pages'], one.pages.get('peer', '-'),
+          one.pages.get('zero', '-'), one.pages.get('storage', '-'))
+         for one, cache in asked])
+    reasons = dict.fromkeys(
+        '%s from %s: %s' % (one.kind, one.source, cache['reason'])
+        for one, cache in asked if cache['reason'])
+    return '\n'.join([text, *([''] if reasons else []), *reasons])

@@ -2,14 +2,36 @@
 """Instances of the lab's guest, made through the Compute API."""
 
 import dataclasses
+import json
 import time
 
 from lab import client
 from lab import errors
 from lab import guest
 
-#: Kind of migration -> extra specs of the instance's flavor.
-KINDS = {'stock': {'dedup_migrate:strategy': 'off'}, 'dedup': {}}
+_STRATEGY = 'dedup_migrate:strategy'
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A way to migrate an instance.
+
+    :ivar strategy: extra spec of the flavor; None: that of nova.conf
+    :ivar forgets: whether QEMU has to forget, before each migration, what
+        it knows about the guest's memory, as after the guest ran where its
+        I/O was not recorded
+    """
+
+    strategy: str | None = None
+    forgets: bool = False
+
+
+KINDS = {
+    'stock': Kind('off'),
+    'dedup': Kind(),
+    # what the guest says it caches, and that alone
+    'page_cache': Kind('page_cache', forgets=True),
+}
 ROOTS = ('image', 'volume')
 SECONDS = ('ephemeral', 'volume')
 _EPHEMERAL_GB = 1
@@ -88,15 +110,16 @@ def flavors(cloud):
 
 def _flavor(compute, kind, ephemeral):
     """Return a flavor, made if it is missing."""
-    name = '-'.join(['small'] + ['stock'] * (kind == 'stock')
+    name = '-'.join(['small'] + [kind] * (kind != 'dedup')
                     + ['ephemeral'] * ephemeral)
     flavor = compute.find_flavor(name)
     if flavor is None:
         flavor = compute.create_flavor(
             name=name, ram=guest.MEMORY, vcpus=1, disk=1,
             ephemeral=_EPHEMERAL_GB if ephemeral else 0)
-        if KINDS[kind]:
-            compute.create_flavor_extra_specs(flavor, KINDS[kind])
+        strategy = KINDS[kind].strategy
+        if strategy:
+            compute.create_flavor_extra_specs(flavor, {_STRATEGY: strategy})
     return flavor
 
 
@@ -116,6 +139,19 @@ def wait_active(compute, server, timeout=300.0):
         time.sleep(0.3)
     raise errors.LabError('instance %s is %s after %.0f s' % (
         server.name, server.status, timeout))
+
+
+def forget(host, server):
+    """Have an instance's QEMU forget what it knows of the guest's memory.
+
+    It is recorded again once the guest has arrived somewhere.
+
+    :param host: lab host that the instance is on
+    """
+    host.run(['virsh', 'qemu-monitor-command', server.id, json.dumps(
+        {'execute': 'x-dedup-track', 'arguments': {'enable': False}})],
+        # a stock QEMU has nothing to forget
+        check=False)
 
 
 def host_of(cloud, server):

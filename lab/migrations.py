@@ -32,6 +32,11 @@ class Outcome:
     :ivar migration: its UUID
     :ivar strategy: strategy_used of the report, '' where there is none
     :ivar reason: its fallback_reason
+    :ivar memory_bytes: its link_bytes, of link_bytes what memory took; None
+        where there is no report
+    :ivar pages: its pages: peer, zero, storage
+    :ivar page_cache: its page_cache, what the guest said it caches; None
+        where the guest was not to be asked
     """
 
     kind: str
@@ -45,16 +50,32 @@ class Outcome:
     migration: str
     strategy: str = ''
     reason: str = ''
+    memory_bytes: int | None = None
+    pages: dict = dataclasses.field(default_factory=dict)
+    page_cache: dict | None = None
+
+    @property
+    def disk_bytes(self):
+        """What else went over the link, most of it copies of disks."""
+        if self.memory_bytes is None:
+            return None
+        return max(0, self.link_bytes - self.memory_bytes)
 
 
-def migrate(cloud, kind, server):
+def migrate(cloud, kind, server, lister=None):
     """Migrate an instance to wherever Nova likes; an Outcome.
 
+    :param lister: what happens to the lister in the guest meanwhile, of
+        guest.MALTREATED; afterwards it goes on
     :raises LabError: it does not arrive
     """
     compute = client.connect(cloud).compute
     server = compute.get_server(server.id)
     source = instances.host_of(cloud, server)
+    if instances.KINDS[kind].forgets:
+        instances.forget(source, server)
+    if lister is not None:
+        guest.lister(guest.console(source, server.id), lister)
     sent, _received = source.link('migration').carried()
     started = time.monotonic()
     compute.live_migrate_server(server, block_migration='auto')
@@ -63,13 +84,17 @@ def migrate(cloud, kind, server):
     sent = source.link('migration').carried()[0] - sent
     destination = instances.host_of(cloud, server)
     downtime = _downtime(destination, server)
-    verified, wrong, _first = guest.verify(
-        guest.console(destination, server.id))
+    console = guest.console(destination, server.id)
+    if lister in ('hang', 'kill'):
+        guest.lister(console, 'go')
+    verified, wrong, _first = guest.verify(console)
     report = report_of(source, migration)
     return Outcome(kind, source.name, destination.name, round(seconds, 2),
                    sent, downtime, verified, wrong, migration,
                    report.get('strategy_used', ''),
-                   report.get('fallback_reason', ''))
+                   report.get('fallback_reason', ''),
+                   report.get('link_bytes'), report.get('pages', {}),
+                   report.get('page_cache'))
 
 
 def _wait(compute, server, source, started):

@@ -26,6 +26,7 @@ class Settings:
         migration network, each way; 0: no limit
     :ivar storage_rate: bytes/s of the NAS's link, each way; 0: no limit
     :ivar tls: whether migrations are encrypted by QEMU
+    :ivar tracking: whether guests' I/O is recorded: track_io
     :ivar password: of the database, the message queue and all users
     """
 
@@ -35,6 +36,7 @@ class Settings:
     migration_rate: int = 100 * MBIT
     storage_rate: int = 0
     tls: bool = False
+    tracking: bool = True
     password: str = dataclasses.field(
         default_factory=lambda: secrets.token_hex(8), compare=False)
 

@@ -2,6 +2,7 @@
 from unittest import mock
 
 from lab import check
+from lab import guest
 from lab import migrations
 from lab import settings
 from lab.hosts import lab as labs
@@ -61,6 +62,62 @@ class TestWrong(base.TestCase):
         self.assertIn('shared_nas was used', self.wrong(
             [outcome('dedup', 1, strategy='shared_nas', reason='so'),
              good[1]], **mixed)[0])
+
+
+class TestPageCache(base.TestCase):
+    """What the guest says it caches; 100 MiB of it were verified."""
+
+    def one(self, pages=100 << 8, outcome_='taken', reason='', seconds=1.0,
+            **values):
+        return [outcome(
+            'page_cache', 50, source, strategy=values.get(
+                'strategy', 'page_cache'),
+            verified=(100 + guest.ANONYMOUS) << 20,
+            page_cache={'outcome': outcome_, 'reason': reason,
+                        'seconds': seconds, 'taken_pages': pages})
+            for source in ('compute1', 'compute2')]
+
+    def wrong(self, outcomes, lister=None, **values):
+        return check.wrong(outcomes, settings.Settings(**values), lister)
+
+    def test_a_whole_list_is_right(self):
+        self.assertEqual([], self.wrong(self.one()))
+
+    def test_a_short_list_is_told(self):
+        self.assertIn('lists 94 MiB, and 100 MiB are', self.wrong(
+            self.one(94 << 8))[0])
+
+    def test_what_was_not_asked_is_told(self):
+        found = self.wrong(self.one(0, 'no way', 'no port',
+                                    strategy='stock'))
+        self.assertIn('stock was used', found[0])
+        self.assertIn("the guest's list: no way: no port", found[1])
+        self.assertIn('not asked', self.wrong(
+            [outcome('page_cache', 1, strategy='page_cache')])[0])
+
+    def test_few_bytes_are_wanted(self):
+        stock = [outcome('stock', 60, source)
+                 for source in ('compute1', 'compute2')]
+        self.assertIn('page_cache sent', self.wrong(
+            stock + self.one())[0])
+
+    def test_a_maltreated_lister_has_to_be_named(self):
+        for lister, outcome_ in (('hang', 'silent'), ('kill', 'no way'),
+                                 ('break', 'partly')):
+            self.assertEqual([], self.wrong(
+                self.one(0, outcome_, 'so', strategy='stock'), lister))
+            self.assertIn('made to ' + lister, self.wrong(
+                self.one(), lister)[0])
+            self.assertIn('made to ' + lister, self.wrong(
+                self.one(0, outcome_, ''), lister)[0])
+
+    def test_it_may_not_cost_more_than_the_limit(self):
+        self.assertIn('asking took 9.0 s', self.wrong(
+            self.one(0, 'silent', 'so', 9.0), 'hang')[0])
+
+    def test_hosts_that_cannot_have_to_say_so(self):
+        self.assertIn('does not say why', self.wrong(
+            self.one(strategy='stock'), qemus=('patched', 'stock'))[0])
 
 
 class TestRun(base.TestCase):

@@ -82,6 +82,16 @@ class TestTemplates(base.TestCase):
                 'true' if tls else None,
                 conf['libvirt'].get('live_migration_with_native_tls'))
 
+    def test_io_is_tracked_unless_it_is_switched_off(self):
+        for tracking in (False, True):
+            cloud = self.cloud('local')
+            cloud.settings = settings.Settings(tracking=tracking)
+            conf = self.render(cloud, 'nova.conf', 'compute1', driver='d')
+            self.assertEqual(
+                tracking, 'dedup_migrate' not in conf)
+            if not tracking:
+                self.assertEqual('false', conf['dedup_migrate']['track_io'])
+
     def test_ephemeral_disks_of_the_lab_are_filled(self):
         cloud = self.cloud('local')
         conf = self.render(cloud, 'nova.conf', 'compute1', driver='d')

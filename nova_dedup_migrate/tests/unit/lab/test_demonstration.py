@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+from lab import demonstration
+from lab import migrations
+from nova_dedup_migrate.tests import base
+
+
+def outcome(kind, sent, page_cache=None, **values):
+    return migrations.Outcome(
+        kind, 'compute1', 'compute2', 1.0, sent, 1, 1 << 28, 0, 'uuid',
+        page_cache=page_cache, **values)
+
+
+class TestShow(base.TestCase):
+
+    ANSWER = {'outcome': 'partly', 'reason': 'it broke off', 'seconds': 0.5,
+              'listed_pages': 1234, 'taken_pages': 1233}
+
+    def test_kinds_are_compared_with_stock(self):
+        text = demonstration.show([
+            outcome('stock', 200), outcome('dedup', 100),
+            outcome('page_cache', 50)])
+        self.assertIn('dedup took 100 % of the time of stock and sent 50 %',
+                      text)
+        self.assertIn('page_cache took 100 % of the time of stock and sent '
+                      '25 %', text)
+        self.assertNotIn('listed', text)
+
+    def test_what_a_guest_said_is_shown(self):
+        text = demonstration.show([outcome(
+            'page_cache', 50, self.ANSWER,
+            pages={'peer': 11, 'zero': 22, 'storage': 33})])
+        row = next(line for line in text.splitlines() if '1234' in line)
+        self.assertEqual(
+            ['page_cache', 'compute1', 'partly', '0.50', '1234', '1233',
+             '11', '22', '33'], row.split())
+        self.assertIn('page_cache from compute1: it broke off', text)
+
+    def test_a_guest_that_was_not_asked_has_no_row(self):
+        text = demonstration.show([outcome(
+            'dedup', 50, {**self.ANSWER, 'outcome': 'not asked'})])
+        self.assertNotIn('listed', text)
+
+
+class TestOutcome(base.TestCase):
+
+    def test_what_disks_took_is_the_rest(self):
+        self.assertIsNone(outcome('stock', 100).disk_bytes)
+        self.assertEqual(30, outcome('dedup', 100,
+                                     memory_bytes=70).disk_bytes)
+        self.assertEqual(0, outcome('dedup', 100,
+                                    memory_bytes=101).disk_bytes)
