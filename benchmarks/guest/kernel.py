@@ -13,6 +13,8 @@ from benchmarks.guest.errors import BuildError
 from benchmarks.guest.errors import run
 
 META_PACKAGE = 'linux-image-cloud-amd64'
+#: Names the folder of another kernel package, unpacked.
+VARIABLE = 'DEDUP_GUEST_KERNEL'
 
 _DEPENDS = re.compile(rb'\0depends=([^\0]*)\0')
 _SUFFIX = re.compile(r'\.ko(\.xz|\.zst|\.gz)?$')
@@ -63,7 +65,13 @@ def _unpack(package: str, work: Path) -> None:
 
 
 def debian_kernel() -> Kernel:
-    """The kernel downloaded last; the one Debian offers now if none."""
+    """The kernel downloaded last; the one Debian offers now if none.
+
+    VARIABLE overrides that.
+    """
+    given = os.environ.get(VARIABLE)
+    if given:
+        return _kernel_in(Path(given))
     newest = sorted(
         cache.root().glob('kernel/linux-image-*'), key=os.path.getmtime
     )
@@ -77,14 +85,22 @@ def debian_kernel() -> Kernel:
 
 
 def _kernel_in(place: Path) -> Kernel:
-    images = sorted((place / 'boot').glob('vmlinuz-*'))
-    if not images:
-        raise BuildError(f'no kernel in {place}')
-    version = images[-1].name.removeprefix('vmlinuz-')
-    for base in (place / 'lib/modules', place / 'usr/lib/modules'):
-        if (base / version).is_dir():
-            return Kernel(version, images[-1], base / version)
-    raise BuildError(f'no modules for kernel {version} in {place}')
+    modules = [
+        folder
+        for base in ('lib/modules', 'usr/lib/modules')
+        for folder in sorted((place / base).glob('*'))
+    ]
+    if not modules:
+        raise BuildError(f'no modules in {place}')
+    version = modules[-1].name
+    # Newer packages keep the image beside the modules.
+    for image in (
+        place / 'boot' / f'vmlinuz-{version}',
+        modules[-1] / 'vmlinuz',
+    ):
+        if image.is_file():
+            return Kernel(version, image, modules[-1])
+    raise BuildError(f'no kernel {version} in {place}')
 
 
 def module_data(path: Path) -> bytes:

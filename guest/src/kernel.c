@@ -13,6 +13,7 @@
 
 #define MAX_BTF (UINT64_C(64) << 20)
 #define MAX_HEADERS 4096
+#define NO_MEMORY "BTF needs more memory than may be used"
 
 /* BH_JBDDirty, from BH_PrivateStart: changed in a transaction that has not
  * been written.  The journal may be a module, which BTF shows elsewhere. */
@@ -129,7 +130,7 @@ const char *kernel_parse_layout(struct kernel_layout *layout,
     }
     index = budget_alloc(b, bytes);
     if (!index) {
-        return "BTF needs more memory than may be used";
+        return NO_MEMORY;
     }
     if (btf_open(&btf, data, length, index)) {
         why = layout_of(layout, &btf);
@@ -151,6 +152,7 @@ static const char *read_layout(struct kernel_layout *layout, struct budget *b)
     }
     if (size > 0 && size <= (off_t)MAX_BTF) {
         data = budget_alloc(b, size);
+        why = data ? why : NO_MEMORY;
     }
     while (data && at < size) {
         ssize_t got = pread(fd, data + at, size - at, at);
@@ -375,4 +377,13 @@ bool kernel_read(const struct kernel *k, uint64_t address, void *into,
     }
     return s && pread(k->fd, into, length,
                       s->offset + (address - s->address)) == (ssize_t)length;
+}
+
+uint64_t kernel_folio(const struct kernel *k, uint64_t page, uint64_t head)
+{
+    if (!(head & 1)) {
+        return page;
+    }
+    /* A mask is far above any address of the array. */
+    return head - 1 >= k->pages && head - 1 < page ? head - 1 : page & head;
 }

@@ -50,6 +50,14 @@ void kernel_close(struct kernel *k);
 /* False: not all of it could be read */
 bool kernel_read(const struct kernel *k, uint64_t address, void *into,
                  size_t length);
+/*
+ * The address of the head of a folio, for the page structure at `page` whose
+ * member page_head (compound_head, compound_info) is `head`; `page` itself
+ * where it is no tail.  A tail has bit 0 set.  The rest is the head's address,
+ * or since Linux 7 a mask that makes it of the tail's (where page structures
+ * lie at multiples of the size of all structures of a folio).
+ */
+uint64_t kernel_folio(const struct kernel *k, uint64_t page, uint64_t head);
 
 /* Parts, for tests */
 const char *kernel_parse_layout(struct kernel_layout *layout,

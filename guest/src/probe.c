@@ -46,9 +46,7 @@ bool probe(const struct kernel *k, struct owners *o)
     if (!kernel_read(k, address + l->page_head, &head, 8)) {
         return false;
     }
-    if (head & 1) {
-        address = head - 1;
-    }
+    address = kernel_folio(k, address, head);
     if (!kernel_read(k, address + l->page_mapping, &mapping, 8)) {
         return false;
     }

@@ -146,10 +146,11 @@ static bool judge(struct scan *s, const uint8_t *page, uint64_t mapping)
 static bool look(struct scan *s, uint64_t number, const uint8_t *page)
 {
     const struct kernel_layout *l = &s->kernel->layout;
-    uint64_t head = field(page, l->page_head), mapping;
+    uint64_t at = s->kernel->pages + number * l->page_size, mapping;
+    uint64_t head = kernel_folio(s->kernel, at, field(page, l->page_head));
 
-    if (head & 1) {
-        if (head - 1 != s->head) {
+    if (head != at) {
+        if (head != s->head) {
             return true;
         }
         if (s->head_owner != NONE &&
@@ -160,7 +161,7 @@ static bool look(struct scan *s, uint64_t number, const uint8_t *page)
         count(s);
         return true;
     }
-    s->head = s->kernel->pages + number * l->page_size;
+    s->head = at;
     s->head_owner = NONE;
     s->head_figure = NULL;
     s->head_cached = false;

@@ -178,6 +178,22 @@ static void no_layout(void)
     CHECK(kernel_parse_layout(&l, b.data, b.length, &budget));
 }
 
+static void folios(void)
+{
+    uint64_t first = ARRAY + 512 * PAGE, tail = first + 5 * PAGE;
+
+    k.pages = ARRAY;
+    CHECK(kernel_folio(&k, tail, 0) == tail);
+    CHECK(kernel_folio(&k, tail, first) == tail);       /* no bit 0 */
+    CHECK(kernel_folio(&k, tail, first | 1) == first);
+    /* Eight page structures of a folio, and five hundred and twelve */
+    CHECK(kernel_folio(&k, tail, ~(8ull * PAGE - 1) | 1) == first);
+    CHECK(kernel_folio(&k, first + 511 * PAGE, ~(512ull * PAGE - 1) | 1) ==
+          first);
+    /* Neither: something, but no tail's own head */
+    CHECK(kernel_folio(&k, tail, (tail + PAGE) | 1) != tail);
+}
+
 int main(void)
 {
     RUN(a_pc);
@@ -187,5 +203,6 @@ int main(void)
     RUN(reads);
     RUN(own_layout);
     RUN(no_layout);
+    RUN(folios);
     return test_status;
 }

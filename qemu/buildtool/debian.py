@@ -147,16 +147,8 @@ def fetch(cache, wanted=None):
     """
     if wanted:
         check_version(upstream_version(wanted))
-    common.need_command('apt-get', 'apt')
+    uri = machine_archive()
     common.need_command('dpkg-source', 'dpkg-dev')
-    if not KEYRING.is_file():
-        raise BuildError(
-            f'{KEYRING} is missing: install the Debian package '
-            'debian-archive-keyring')
-    targets = subprocess.run(
-        ['apt-get', 'indextargets', '--format', TARGETS_FORMAT],
-        capture_output=True, text=True)
-    uri = archive_uri(targets.stdout)
     refusals = []
     for suite in SUITES:
         try:
@@ -175,12 +167,33 @@ def _reason(error):
     return f'{error} ({said[0][3:]})' if said else str(error)
 
 
-def _fetch_from(cache, uri, suite, wanted):
+def machine_archive():
+    """Return the URI of the Debian archive apt is configured for.
+
+    :raises BuildError: none, or it cannot be verified here
+    """
+    common.need_command('apt-get', 'apt')
+    if not KEYRING.is_file():
+        raise BuildError(
+            f'{KEYRING} is missing: install the Debian package '
+            'debian-archive-keyring')
+    targets = subprocess.run(
+        ['apt-get', 'indextargets', '--format', TARGETS_FORMAT],
+        capture_output=True, text=True)
+    return archive_uri(targets.stdout)
+
+
+def private_apt(cache, uri, suite, kind):
+    """Read a suite's package lists into a configuration of our own.
+
+    :param kind: deb or deb-src
+    :returns: (its folder, options that make apt use it)
+    """
     apt = cache.folder('apt', suite)
     for part in ('lists/partial', 'cache/archives/partial'):
         (apt / part).mkdir(parents=True, exist_ok=True)
     (apt / 'sources.list').write_text(
-        f'deb-src [signed-by={KEYRING}] {uri} {suite} main\n')
+        f'{kind} [signed-by={KEYRING}] {uri} {suite} main\n')
     options = []
     for option in (f'Dir::Etc::sourcelist={apt}/sources.list',
                    'Dir::Etc::sourceparts=/dev/null',
@@ -192,9 +205,14 @@ def _fetch_from(cache, uri, suite, wanted):
                    'Acquire::Languages=none',
                    'Acquire::Retries=2'):
         options += ['-o', option]
-    common.say(f'asking {suite} for its source packages')
+    common.say(f'asking {suite} for its packages')
     cache.run('reading the package lists', ['apt-get', *options, 'update'],
               apt, apt / 'update.log')
+    return apt, options
+
+
+def _fetch_from(cache, uri, suite, wanted):
+    apt, options = private_apt(cache, uri, suite, 'deb-src')
     shown = subprocess.run(
         ['apt-cache', *options, 'showsrc', '--only-source', 'qemu'],
         capture_output=True, text=True)

@@ -6,6 +6,8 @@ import struct
 
 PAGE = 4096
 UNKNOWN = (1 << 64) - 1
+#: Kinds of extents
+DATA, METADATA = 0, 1
 
 _NUMBERS = ('extents', 'data_pages', 'metadata_pages', 'cached', 'dirty',
             'writeback', 'not_read', 'no_disk', 'no_place', 'files', 'us',
@@ -99,7 +101,7 @@ def _extents(payload, disks, end):
                         two & 0x3f, two >> 6 & 7)
         length = extent.pages * PAGE
         _check(extent.gpa >= end, 'order')
-        _check(extent.kind <= 1 and extent.disk < len(disks)
+        _check(extent.kind <= METADATA and extent.disk < len(disks)
                and extent.offset + length <= disks[extent.disk].size,
                'extent %s' % extent)
         end = extent.gpa + length

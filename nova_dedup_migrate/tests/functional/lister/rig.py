@@ -28,7 +28,9 @@ class Verdict:
     """What a listing is worth, in pages.
 
     :ivar right: pages whose memory and disk hold the same bytes
-    :ivar wrong: (address, disk, offset) of the others
+    :ivar wrong: (address, disk, offset, kind) of the others
+    :ivar unwritten: number of metadata pages that differ only where the
+        disk is zero: ext4 makes the bitmaps of groups never used in memory
     :ivar clean: set of page numbers that the kernel says are clean, up to
         date and of a file, without those that are all zero
     :ivar listed: set of page numbers listed
@@ -36,6 +38,7 @@ class Verdict:
 
     right: int
     wrong: list
+    unwritten: int
     clean: set
     listed: set
 
@@ -133,30 +136,37 @@ class Guest:
         path.unlink()
         return data
 
-    def verify(self, found, folder, flags=None):
+    def verify(self, found, folder, *flags):
         """Compare a listing with memory and disks; the guest stays stopped.
 
-        :param flags: page_flags() taken just before or after the listing
+        :param flags: page_flags() taken just before or after the listing;
+            with several, a page has to be clean in all of them
         """
         memory = self.memory(folder)
         contents = [pathlib.Path(disk.path).read_bytes()
                     for disk in self.disks]
-        right, wrong, listed = 0, [], set()
+        right, wrong, unwritten, listed = 0, [], 0, set()
         for extent in found.extents:
             for page in range(extent.pages):
                 gpa = extent.gpa + page * PAGE
                 offset = extent.offset + page * PAGE
                 listed.add(gpa // PAGE)
-                disk = contents[extent.disk]
-                if memory[gpa:gpa + PAGE] == disk[offset:offset + PAGE]:
+                held = memory[gpa:gpa + PAGE]
+                stored = contents[extent.disk][offset:offset + PAGE]
+                if held == stored:
                     right += 1
+                elif extent.kind == listing.METADATA and all(
+                        one == other or not other
+                        for one, other in zip(held, stored, strict=True)):
+                    unwritten += 1
                 else:
                     wrong.append((gpa, extent.disk, offset, extent.kind))
-        clean = self.clean_pages(flags) if flags is not None else set()
+        clean = set.intersection(*map(self.clean_pages, flags)) if flags \
+            else set()
         # Holes, and what is allocated but not written: nothing to fetch.
         clean = {page for page in clean
                  if any(memory[page * PAGE:page * PAGE + PAGE])}
-        return Verdict(right, wrong, clean, listed)
+        return Verdict(right, wrong, unwritten, clean, listed)
 
 
 def make_disk(path, mib, kind, *options):

@@ -62,7 +62,9 @@ class ListerCase(base.TestCase):
     def assert_right(self, found, verdict, wrong=0):
         self.assertGreater(verdict.right, 0)
         self.assertLessEqual(len(verdict.wrong), wrong, verdict.wrong[:10])
-        self.assertEqual(verdict.right + len(verdict.wrong), found.pages)
+        self.assertLessEqual(verdict.unwritten, 10)
+        self.assertEqual(verdict.right + len(verdict.wrong)
+                         + verdict.unwritten, found.pages)
 
     def skipped(self, found, reason):
         return [text for why, _, text in found.skipped if why == reason]
@@ -185,13 +187,15 @@ class FileSystemTest(ListerCase):
                   'dd if=/dev/urandom of=/mnt/$i bs=1M count=110; done; '
                   'sync; echo 3 >/proc/sys/vm/drop_caches')
         empty = guest.list()
-        self.assertEqual((WHOLE, 0), (empty.status,
-                                      empty.numbers['data_pages']))
+        self.assertEqual(WHOLE, empty.status)
+        # Newer kernels keep what is in a processor's list of fresh pages.
+        self.assertLess(empty.numbers['data_pages'], 1 << 8)
         guest.run('cat /mnt/1 /mnt/2 /mnt/3 >/dev/null')
         self.assertLess(guest.meminfo()['MemFree'], 30 << 10)
         flags = guest.page_flags()
         found = guest.list()
-        verdict = guest.verify(found, self.folder, flags)
+        # Memory is short: pages are given up meanwhile.
+        verdict = guest.verify(found, self.folder, flags, guest.page_flags())
         self.assert_right(found, verdict)
         self.assertGreater(verdict.coverage, 0.95)
         self.assertGreater(found.pages, 100 << 8)
