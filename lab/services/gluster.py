@@ -39,7 +39,7 @@ def _start(cloud):
     cloud.wait(host, 'glusterd',
                functools.partial(listens, host.address, _PORT))
     cloud.once('nas', functools.partial(_create, cloud, host))
-    _start_volume(cloud, host)
+    start_volume(cloud, host)
 
 
 def _gluster(cloud, host, *words):
@@ -55,8 +55,8 @@ def _create(cloud, host):
              *(word for option in _OPTIONS.items() for word in option))
 
 
-def _start_volume(cloud, host):
-    # also where the brick's process was killed
+def start_volume(cloud, host):
+    """Have it serve files, also where the program that does was killed."""
     _gluster(cloud, host, 'start', VOLUME, 'force')
 
 

@@ -31,6 +31,12 @@ def steps(cloud):
 def _start(cloud):
     host = cloud.control
     cloud.configure(host, '/etc/rabbitmq/rabbitmq.conf', 'rabbitmq.conf')
+    start(cloud)
+
+
+def start(cloud):
+    """Start it, unless it runs, and wait until it answers."""
+    host = cloud.control
     cloud.start(host, 'rabbitmq', [_PROGRAM], env=_ENVIRONMENT)
     cloud.wait(host, 'rabbitmq',
                functools.partial(listens, host.address, PORT), 120)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be done to a host of the lab while an instance migrates.
+"""Programs that are ended or stopped.
 
-Each fault is struck at a process of the source or of the destination, and
-mended after a while: what was ended is started again, what was stopped
-goes on.  A QEMU that was killed stays dead.
+What was ended is started again, what was stopped goes on.  A QEMU that was
+killed stays dead.
 """
 
 from collections.abc import Callable
@@ -13,83 +12,82 @@ import signal
 
 from lab import errors
 from lab import topology
+from lab.faults.fault import Fault
+from lab.faults.fault import SIDES
 from lab.services import nova
+from lab.services import rabbitmq
 
 _COMPUTE = 'nova-compute'
 _LIBVIRTD = 'libvirtd'
+_RABBITMQ = 'rabbitmq'
 _QEMU = 'qemu'
-SIDES = ('source', 'destination')
-
-
-@dataclasses.dataclass(frozen=True)
-class Fault:
-    """:ivar name: for the command line and the table
-    :ivar side: of SIDES
-    :ivar program: as it was started, or qemu, the instance's
-    :ivar number: the signal
-    :ivar mend_after: seconds
-    :ivar survives: whether the instance has to run afterwards
-    """
-
-    name: str
-    side: str
-    program: str
-    number: int = signal.SIGKILL
-    mend_after: float = 2.0
-    survives: bool = True
-
-    def strike(self, host, uuid):
-        """Do it.
-
-        :param host: lab host of that side
-        :param uuid: of the instance
-        :raises LabError: there is nothing to strike at
-        """
-        if self.program == _QEMU:
-            found = qemus(host, uuid)
-        else:
-            found = session(host, host.process(self.program))
-        if not found:
-            raise errors.LabError('%s: there is no %s on %s' % (
-                self.name, self.program, host.name))
-        for process in found:
-            process.send(self.number)
-
-    def mend(self, cloud, host):
-        """Undo it."""
-        if self.number == signal.SIGSTOP:
-            for process in session(host, host.process(self.program)):
-                process.send(signal.SIGCONT)
-        elif self.program != _QEMU:
-            host.process(self.program).wait(10)
-            _START[self.program](cloud, host.name)
-
 
 _START: dict[str, Callable] = {
     _COMPUTE: nova.start_compute,
     nova.AGENT: nova.start_agent,
     _LIBVIRTD: lambda cloud, name: topology.libvirtd(cloud, name).start(),
+    _RABBITMQ: lambda cloud, name: rabbitmq.start(cloud),
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class Program(Fault):
+    """:ivar side: of SIDES, or control
+    :ivar program: as it was started, or qemu, the instance's
+    :ivar number: the signal
+    """
+
+    side: str = 'source'
+    program: str = _COMPUTE
+    number: int = signal.SIGKILL
+
+    def _host(self, scene):
+        return (scene.cloud.control if self.side == 'control'
+                else scene.side(self.side))
+
+    def strike(self, scene):
+        host = self._host(scene)
+        found = (qemus(host, scene.server) if self.program == _QEMU
+                 else session(host, host.process(self.program)))
+        if not found:
+            raise errors.LabError('%s: there is no %s on %s' % (
+                self.name, self.program, host.name))
+        for process in found:
+            process.send(self.number)
+        return ''
+
+    def mend(self, scene):
+        host = self._host(scene)
+        if self.number == signal.SIGSTOP:
+            for process in session(host, host.process(self.program)):
+                process.send(signal.SIGCONT)
+        elif self.program != _QEMU:
+            host.process(self.program).wait(10)
+            _START[self.program](scene.cloud, host.name)
+
+
 def _both(name, program, **values):
-    return [Fault('%s-%s' % (name, side), side, program, **values)
-            for side in SIDES]
+    return [Program('%s-%s' % (name, side), side=side, program=program,
+                    **values) for side in SIDES]
 
 
-FAULTS = {fault.name: fault for fault in (
+FAULTS = (
     *_both('compute', _COMPUTE),
     # so late that the guest may have left before somebody looks
-    Fault('compute-source-late', 'source', _COMPUTE, mend_after=45.0),
-    Fault('compute-destination-late', 'destination', _COMPUTE,
-          mend_after=45.0),
+    *(Program('compute-%s-late' % side, 45.0, side=side) for side in SIDES),
+    # longer than Nova waits for an answer
+    Program('compute-destination-gone', 150.0, side='destination'),
+    *_both('compute-hangs', _COMPUTE, number=signal.SIGSTOP,
+           mend_after=45.0),
     *_both('libvirtd', _LIBVIRTD),
     *_both('agent', nova.AGENT),
     *_both('agent-hangs', nova.AGENT, number=signal.SIGSTOP,
            mend_after=45.0),
-    Fault('qemu-source', 'source', _QEMU, survives=False),
-    Fault('qemu-destination', 'destination', _QEMU),
-)}
+    Program('rabbitmq', side='control', program=_RABBITMQ),
+    Program('rabbitmq-late', 20.0, side='control', program=_RABBITMQ),
+    Program('qemu-source', survives=False, side='source', program=_QEMU),
+    Program('qemu-destination', side='destination', program=_QEMU),
+)
 
 
 def session(host, leader):
@@ -109,12 +107,17 @@ def qemus(host, uuid):
 
 
 def _is_qemu(pid, uuid):
+    words = command_line(pid)
+    return b'qemu-system' in words[0] and uuid.encode() in words
+
+
+def command_line(pid):
+    """Return the words of a process as bytes; [b''] if it is gone."""
     try:
         words = pathlib.Path('/proc/%d/cmdline' % pid).read_bytes()
     except OSError:
-        return False
-    words = words.split(b'\0')
-    return b'qemu-system' in words[0] and uuid.encode() in words
+        return [b'']
+    return words.split(b'\0')
 
 
 def _stat(pid):

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be done to a lab while an instance migrates.
+
+=========== ===========================================================
+module      faults
+=========== ===========================================================
+programs    a program of a host is ended, or stopped for a while
+links       the migration network is cut, or slow
+storage     the NAS hangs or fails; the destination's disks are full
+requests    the migration is aborted, or has to complete
+=========== ===========================================================
+"""
+
+from lab.faults import links
+from lab.faults import programs
+from lab.faults import requests
+from lab.faults import storage
+from lab.faults.fault import Fault
+from lab.faults.fault import Scene
+from lab.faults.programs import command_line
+from lab.faults.programs import qemus
+
+FAULTS = {fault.name: fault for fault in (
+    *programs.FAULTS, *links.FAULTS, *storage.FAULTS, *requests.FAULTS)}
+
+__all__ = ['FAULTS', 'Fault', 'Scene', 'command_line', 'qemus']

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all faults are."""
+
+import dataclasses
+
+SIDES = ('source', 'destination')
+
+
+@dataclasses.dataclass(frozen=True)
+class Scene:
+    """Where a fault is struck.
+
+    :ivar cloud: cloud.Cloud
+    :ivar compute: the Compute API, of client.connect
+    :ivar server: UUID of the instance
+    :ivar source: lab host it leaves
+    :ivar destination: lab host it is to go to
+    """
+
+    cloud: object
+    compute: object
+    server: str
+    source: object
+    destination: object
+
+    def side(self, name):
+        """Return the host of SIDES."""
+        return getattr(self, name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """Struck once, and mended once after a while, whatever happens.
+
+    :ivar name: for the command line and the table
+    :ivar mend_after: seconds
+    :ivar survives: whether the instance has to run afterwards
+    """
+
+    name: str
+    mend_after: float = 2.0
+    survives: bool = True
+
+    def fits(self, settings):
+        """Whether a lab with these settings has what it is struck at."""
+        return True
+
+    def strike(self, scene):
+        """Do it; return what is worth a note in the table, or ''.
+
+        :raises LabError: there is nothing to strike at
+        """
+        raise NotImplementedError
+
+    def mend(self, scene):
+        """Undo it."""
