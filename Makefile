@@ -113,6 +113,10 @@ docs: lab-env ## Build the documentation into doc/build/html
 	$(RUN_LAB) sphinx-build -q -W --keep-going -b html doc/source doc/build/html
 	@echo doc/build/html/index.html
 
+.PHONY: bench-lister
+bench-lister: both ## Measure what it takes a guest to list its page cache
+	$(RUN) python -m benchmarks.lister $(ARGS)
+
 .PHONY: lister-kernels
 lister-kernels: lab-env both ## Test the page-cache lister with other kernels
 	$(RUN_LAB) tools/lister-kernels $(ARGS)
