@@ -23,10 +23,13 @@ from benchmarks.guest.workload import Workload
 from lab import bootdisk
 from lab import client
 from lab import errors
+from lab.debian import image as debian_image
 
 IMAGE = 'small-linux'
 #: Half of its files are on a second disk, and that disk.
 HALF_IMAGE, DATA_IMAGE = 'small-linux-half', 'small-data'
+#: Debian with a web server and a database, see lab/debian.
+DEBIAN_IMAGE = 'debian-services'
 #: Nova fills ephemeral disks of instances of this os_type with those files,
 #: see virt_mkfs in the template nova.conf.
 OS_TYPE = 'linux'
@@ -66,6 +69,12 @@ def upload_halves(cloud):
     _upload(cloud, HALF_IMAGE,
             lambda: bootdisk.build(workload(disks=2), cache_mib() // 2),
             os_type=OS_TYPE)
+
+
+def upload_debian(cloud):
+    """Put the image of the Debian guest there, likewise."""
+    return _upload(cloud, DEBIAN_IMAGE, debian_image.build,
+                   hw_qemu_guest_agent='yes')
 
 
 def _data():

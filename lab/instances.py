@@ -31,6 +31,9 @@ KINDS = {
     'dedup': Kind(),
     # what the guest says it caches, and that alone
     'page_cache': Kind('page_cache', forgets=True),
+    # what was recorded, and that alone; both
+    'tracking': Kind('shared_nas'),
+    'both': Kind('page_cache'),
 }
 ROOTS = ('image', 'volume')
 SECONDS = ('ephemeral', 'volume')
@@ -69,9 +72,7 @@ def boot(cloud, name, kind, disks):
     """
     connection = client.connect(cloud)
     compute = connection.compute
-    for left in compute.servers(name='^%s$' % name):
-        compute.delete_server(left, force=True)
-        compute.wait_for_delete(left, interval=0.5, wait=120)
+    remove(cloud, name)
     if disks.second:
         guest.upload_halves(cloud)
     image = connection.image.find_image(
@@ -95,6 +96,31 @@ def boot(cloud, name, kind, disks):
         flavor_id=_flavor(compute, kind, disks.second == 'ephemeral').id)
 
 
+def boot_image(cloud, name, kind, image, memory, disk):
+    """Ask for an instance of another image, likewise.
+
+    :param image: its name
+    :param memory: MiB
+    :param disk: GB
+    """
+    connection = client.connect(cloud)
+    remove(cloud, name)
+    flavor = '%s-%d-%d' % (kind, memory, disk)
+    return connection.compute.create_server(
+        name=name, networks='none',
+        image_id=connection.image.find_image(image, ignore_missing=False).id,
+        flavor_id=(connection.compute.find_flavor(flavor) or _make_flavor(
+            connection.compute, flavor, kind, ram=memory, disk=disk)).id)
+
+
+def remove(cloud, name):
+    """Delete the instance of that name, if there is one."""
+    compute = client.connect(cloud).compute
+    for left in compute.servers(name='^%s$' % name):
+        compute.delete_server(left, force=True)
+        compute.wait_for_delete(left, interval=0.5, wait=120)
+
+
 def _volume(image, index):
     return {'boot_index': index, 'uuid': image.id, 'source_type': 'image',
             'destination_type': 'volume', 'volume_size': 1,
@@ -112,14 +138,16 @@ def _flavor(compute, kind, ephemeral):
     """Return a flavor, made if it is missing."""
     name = '-'.join(['small'] + [kind] * (kind != 'dedup')
                     + ['ephemeral'] * ephemeral)
-    flavor = compute.find_flavor(name)
-    if flavor is None:
-        flavor = compute.create_flavor(
-            name=name, ram=guest.MEMORY, vcpus=1, disk=1,
-            ephemeral=_EPHEMERAL_GB if ephemeral else 0)
-        strategy = KINDS[kind].strategy
-        if strategy:
-            compute.create_flavor_extra_specs(flavor, {_STRATEGY: strategy})
+    return compute.find_flavor(name) or _make_flavor(
+        compute, name, kind, ram=guest.MEMORY, disk=1,
+        ephemeral=_EPHEMERAL_GB if ephemeral else 0)
+
+
+def _make_flavor(compute, name, kind, **sizes):
+    flavor = compute.create_flavor(name=name, vcpus=1, **sizes)
+    strategy = KINDS[kind].strategy
+    if strategy:
+        compute.create_flavor_extra_specs(flavor, {_STRATEGY: strategy})
     return flavor
 
 

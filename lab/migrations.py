@@ -69,13 +69,28 @@ def migrate(cloud, kind, server, lister=None):
         guest.MALTREATED; afterwards it goes on
     :raises LabError: it does not arrive
     """
+    server = client.connect(cloud).compute.get_server(server.id)
+    if lister is not None:
+        guest.lister(guest.console(instances.host_of(cloud, server),
+                                   server.id), lister)
+    moved = move(cloud, kind, server)
+    console = guest.console(cloud.host(moved.destination), server.id)
+    if lister in ('hang', 'kill'):
+        guest.lister(console, 'go')
+    verified, wrong, _first = guest.verify(console)
+    return dataclasses.replace(moved, verified=verified, errors=wrong)
+
+
+def move(cloud, kind, server):
+    """Migrate it and leave it alone; an Outcome of a guest not verified.
+
+    :raises LabError: it does not arrive
+    """
     compute = client.connect(cloud).compute
     server = compute.get_server(server.id)
     source = instances.host_of(cloud, server)
     if instances.KINDS[kind].forgets:
         instances.forget(source, server)
-    if lister is not None:
-        guest.lister(guest.console(source, server.id), lister)
     sent, _received = source.link('migration').carried()
     started = time.monotonic()
     compute.live_migrate_server(server, block_migration='auto')
@@ -84,13 +99,9 @@ def migrate(cloud, kind, server, lister=None):
     sent = source.link('migration').carried()[0] - sent
     destination = instances.host_of(cloud, server)
     downtime = _downtime(destination, server)
-    console = guest.console(destination, server.id)
-    if lister in ('hang', 'kill'):
-        guest.lister(console, 'go')
-    verified, wrong, _first = guest.verify(console)
     report = report_of(source, migration)
     return Outcome(kind, source.name, destination.name, round(seconds, 2),
-                   sent, downtime, verified, wrong, migration,
+                   sent, downtime, 0, 0, migration,
                    report.get('strategy_used', ''),
                    report.get('fallback_reason', ''),
                    report.get('link_bytes'), report.get('pages', {}),
