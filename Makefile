@@ -38,6 +38,10 @@ bench-shared-storage: both ## Measure against stock as the first paper does
 bench-overhead: both ## Measure what recording guest I/O costs
 	$(RUN) python -m benchmarks.overhead $(ARGS)
 
+.PHONY: bench-page-cache
+bench-page-cache: lab-ready ## The same as the second paper, in the lab
+	$(RUN_LAB) python -m benchmarks.page_cache $(ARGS)
+
 .PHONY: lab
 lab: lab-ready ## Bring up an OpenStack with two compute hosts here
 	@$(RUN_LAB) python -m lab $(LAB) up $(ARGS)

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guests of the bench, as it handles them.
+
+    begin()              the load starts; returns when it has run a while
+    drop()               the page cache goes
+    arrived(...)         after the migration: the points of the series
+    verify()             the load ends; (bytes, errors)
+"""
+
+import abc
+import time
+
+from benchmarks.page_cache import arrival
+from benchmarks.page_cache import series
+from benchmarks.page_cache.cells import AFTER_S
+from benchmarks.page_cache.cells import BEFORE_S
+from benchmarks.page_cache.cells import Workload
+from lab import client
+from lab import guest
+from lab import instances
+from lab.debian import client as debian_client
+from lab.debian import image
+from lab.debian import line
+
+#: KB/s at which the small guest reads.
+READ_RATE = 8000
+#: Requests a second of the web server: 6 MB/s; the database goes as fast as
+#: it can.
+WEB_RATE = 20
+DEBIAN_GB = 3
+
+
+class Guest(abc.ABC):
+    """One instance.
+
+    :ivar server: as the Compute API has it
+    """
+
+    #: Whether the console tells each second what was done.
+    reports = False
+
+    @staticmethod
+    @abc.abstractmethod
+    def upload(cloud) -> None:
+        """Have the image in the cloud."""
+
+    def __init__(self, cloud, server, workload: Workload) -> None:
+        self._cloud = cloud
+        self._workload = workload
+        self.server = server
+
+    def console(self):
+        """Path of the terminal on the host it is on now."""
+        compute = client.connect(self._cloud).compute
+        self.server = compute.get_server(self.server.id)
+        return guest.console(instances.host_of(self._cloud, self.server),
+                             self.server.id)
+
+    def attach(self) -> None:
+        """Find it where it is now."""
+        self.console()
+
+    @abc.abstractmethod
+    def begin(self) -> None:
+        pass
+
+    @abc.abstractmethod
+    def drop(self) -> None:
+        pass
+
+    @abc.abstractmethod
+    def arrived(self, seen: arrival.Arrival) -> list[series.Point]:
+        """Wait until the load has run long enough, return its points."""
+
+    @abc.abstractmethod
+    def verify(self) -> tuple[int, int]:
+        pass
+
+
+class SmallGuest(Guest):
+
+    reports = True
+
+    @staticmethod
+    def upload(cloud) -> None:
+        guest.upload(cloud)
+
+    @classmethod
+    def boot(cls, cloud, name: str, kind: str, workload: Workload):
+        server = instances.wait_active(
+            client.connect(cloud).compute,
+            instances.boot(cloud, name, kind,
+                           instances.Disks.of(cloud.settings)), 600)
+        made = cls(cloud, server, workload)
+        guest.ready(made.console(), 600)
+        return made
+
+    def begin(self) -> None:
+        self._before: list = []
+        if not self._workload.load:
+            return
+        guest.ask(self.console(), 'start read readrate=%d' % READ_RATE)
+        listener = arrival.Listener(self.console())
+        time.sleep(BEFORE_S)
+        listener.close()
+        self._before = listener.reports
+
+    def drop(self) -> None:
+        guest.ask(self.console(), 'drop')
+
+    def arrived(self, seen: arrival.Arrival) -> list[series.Point]:
+        if not self._workload.load or seen.listener is None:
+            return []
+        time.sleep(max(0.0, seen.resumed + AFTER_S + 1 - time.monotonic()))
+        seen.listener.close()
+        return [*series.of_reports(self._before, seen.resumed),
+                *series.of_reports(seen.listener.reports, seen.resumed)]
+
+    def verify(self) -> tuple[int, int]:
+        console = self.console()
+        if self._workload.load:
+            guest.ask(console, 'stop')
+        return guest.verify(console)[:2]
+
+
+class DebianGuest(Guest):
+
+    @staticmethod
+    def upload(cloud) -> None:
+        guest.upload_debian(cloud)
+
+    @classmethod
+    def boot(cls, cloud, name: str, kind: str, workload: Workload):
+        server = instances.wait_active(
+            client.connect(cloud).compute,
+            instances.boot_image(cloud, name, kind, guest.DEBIAN_IMAGE,
+                                 image.MEMORY_MIB, DEBIAN_GB), 600)
+        made = cls(cloud, server, workload)
+        made._talk = debian_client.DebianGuest(
+            line.TerminalLine(made.console()))
+        made._talk.wait_ready(1200)
+        return made
+
+    def attach(self) -> None:
+        self._talk.attach(line.TerminalLine(self.console()))
+
+    def begin(self) -> None:
+        self._clock = self._talk.clock()
+        if not self._workload.load:
+            return
+        self._talk.warm(self._workload.load)
+        self._talk.start(self._workload.load,
+                         rate=WEB_RATE if self._workload.load == 'web'
+                         else 0)
+        self._clock = self._talk.clock()
+        time.sleep(BEFORE_S)
+
+    def drop(self) -> None:
+        self._talk.drop()
+
+    def arrived(self, seen: arrival.Arrival) -> list[series.Point]:
+        self.attach()
+        if not self._workload.load:
+            return []
+        time.sleep(max(0.0, seen.resumed + AFTER_S + 1 - time.monotonic()))
+        now = self._talk.clock()
+        resumed = now.guest - (now.host - seen.resumed)
+        return series.of_windows(
+            self._talk.series(self._workload.load, self._clock.guest),
+            resumed)
+
+    def verify(self) -> tuple[int, int]:
+        found = []
+        if self._workload.load:
+            self._talk.stop(self._workload.load)
+        for what in debian_client.VERIFIED:
+            found.append(self._talk.verify(what))
+        return (sum(one.bytes for one in found),
+                sum(one.errors for one in found))
+
+
+GUESTS = {'small': SmallGuest, 'debian': DebianGuest}

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a summary of page-cache runs: JSON, tables and plots."""
+
+import json
+from pathlib import Path
+
+from benchmarks import rst
+from benchmarks.page_cache import cells
+from benchmarks.page_cache import paper
+from benchmarks.page_cache import plots
+from benchmarks.page_cache import summary
+
+NAME = 'page-cache'
+_MISSING = '-'
+_TARGETS = {
+    'memory': 'web server, memory on the link <= 0.15 of stock',
+    'never slower': 'total time <= stock',
+    'no dip': 'reading in the first 5 s >= 0.95 of before',
+    'lister time': 'lister <= 0.25 s/GB of page cache',
+    'coverage': 'lister lists >= 95 % of the clean page cache',
+}
+_HEADER = ['guest', 'Mbit/s', 'migration', 'total, s', 'ratio', 'memory, MB',
+           'ratio', 'disk, MB', 'downtime, ms', 'first 5 s', '<= stock',
+           '>= 0.95', 'paper, MB']
+_LISTER = ['guest', 'Mbit/s', 'migration', 's/GB', 'processor, s/GB',
+           'listed', '<= 0.25', '>= 0.95']
+
+
+def _show(value: dict | None, digits: int = 0, scale: float = 1.0) -> str:
+    return rst._show(value, digits, scale)
+
+
+def _verdict(outcome: dict | None) -> str:
+    if outcome is None:
+        return _MISSING
+    return 'yes' if outcome['reached'] else 'no'
+
+
+def _published(cell: dict, name: str) -> str:
+    known = paper.TRANSFERRED.get((cell['workload'], cell['rate']))
+    if known is None or name not in (cells.STOCK, cells.TELEPORT):
+        return _MISSING
+    return str(known[name == cells.TELEPORT])
+
+
+def _row(cell: dict, name: str, variant: dict) -> list[str]:
+    compared = cell['comparisons'].get(name, {})
+    goals = compared.get('targets', {})
+    time = ('failed' if variant['failed'] and not variant['total_time_s']
+            else _show(variant['total_time_s'], 1))
+    used = [one for one in variant['strategies'] if one != 'stock']
+    note = ('' if name not in cells.OURS or used or not variant['strategies']
+            else ' [#stock]_')
+    return [
+        name + note, time, _show(compared.get('ratio'), 2),
+        _show(variant['memory_bytes'], 0, 1e-6),
+        _show(compared.get('memory_ratio'), 2),
+        _show(variant['disk_bytes'], 0, 1e-6),
+        _show(variant['downtime_ms']), _show(variant['recovery'], 2),
+        _verdict(goals.get('never slower')), _verdict(goals.get('no dip')),
+        _published(cell, name)]
+
+
+def main_table(report: dict) -> str:
+    rows = []
+    for cell in report['cells']:
+        head = [cell['workload'], str(cell['rate'])]
+        for name, variant in cell['variants'].items():
+            rows.append(head + _row(cell, name, variant))
+            head = ['', '']
+    return rst.simple(_HEADER, rows)
+
+
+def lister_table(report: dict) -> str:
+    rows = [
+        [cell['workload'], str(cell['rate']), name,
+         _show(variant['lister_s_per_gb'], 3),
+         _show(variant['lister_cpu_s_per_gb'], 3),
+         _show(variant['coverage'], 3),
+         _verdict(goals.get('lister time')), _verdict(goals.get('coverage'))]
+        for cell in report['cells']
+        for name, variant in cell['variants'].items()
+        if variant['coverage']
+        for goals in [cell['comparisons'].get(name, {}).get('targets', {})]]
+    return rst.simple(_LISTER, rows) if rows else 'Not measured.'
+
+
+def targets_table(report: dict) -> str:
+    return rst.simple(['target', 'runs that reach it'], [
+        [_TARGETS[target], f'{reached} of {total}' if total
+         else 'not measured']
+        for target, (reached, total) in summary.tally(report).items()])
+
+
+def text(report: dict) -> str:
+    """For the terminal."""
+    parts = [main_table(report), lister_table(report), targets_table(report)]
+    parts += [f'failed: {one}' for one in summary.failures(report)]
+    return '\n\n'.join(parts)
+
+
+def _made(report: dict) -> str:
+    lines = ['Made with::', '', f'   {report["command"]}', '']
+    if report['begun']:
+        lines.append(
+            f'Runs from {report["begun"][:10]} to {report["ended"][:10]}.')
+    failed = summary.failures(report)
+    lines.append(f'Runs that failed: {len(failed) or "none"}.')
+    lines += ['', *(f'* {one}' for one in failed)]
+    return '\n'.join(lines).rstrip() + '\n'
+
+
+def write(report: dict, folder: Path) -> None:
+    """Files called page-cache* in folder, which is made.
+
+    The .inc files are for a document in the folder above.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def put(name: str, content: str) -> None:
+        (folder / name).write_text(content.rstrip() + '\n', encoding='utf-8')
+
+    put(f'{NAME}.json', json.dumps(report, indent=1))
+    put(f'{NAME}-made.inc', _made(report))
+    put(f'{NAME}-targets.inc', targets_table(report))
+    put(f'{NAME}-lister.inc', lister_table(report))
+    parts = [main_table(report)]
+    if '[#stock]_' in parts[0]:
+        parts.append('.. [#stock] The planner chose an ordinary migration.')
+    put(f'{NAME}-main.inc', '\n\n'.join(parts))
+    drawn = plots.draw(report, folder, NAME)
+    put(f'{NAME}-series.inc', '\n\n'.join(
+        f'.. image:: {folder.name}/{path.name}\n   :alt: {title}'
+        for path, title in drawn) or 'Not measured.')

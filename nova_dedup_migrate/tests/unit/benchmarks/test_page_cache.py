@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page-cache bench, without a lab."""
+
+import json
+
+from benchmarks.guest.report import GuestReport
+from benchmarks.page_cache import __main__ as bench
+from benchmarks.page_cache import cells
+from benchmarks.page_cache import paper
+from benchmarks.page_cache import publish
+from benchmarks.page_cache import series
+from benchmarks.page_cache import summary
+from benchmarks.page_cache import trial
+from lab import instances
+from lab import migrations
+from nova_dedup_migrate.tests import base
+
+
+def record(total, memory, strategy='', recovery=None, **more):
+    return {'repeat': 0, 'total_time_s': total, 'downtime_ms': 100,
+            'link_bytes': memory + 5e6, 'memory_bytes': memory,
+            'disk_bytes': 5e6, 'strategy': strategy, 'recovery': recovery,
+            'series': [], 'asked': -total, 'page_cache': None,
+            'when': '2026-01-01T00:00:00+00:00', **more}
+
+
+def listed(seconds, pages, cached, dirty=0, outcome='taken'):
+    return {'outcome': outcome, 'lister_seconds': seconds,
+            'lister_cpu_seconds': seconds / 2, 'listed_pages': pages,
+            'cached_pages': cached, 'dirty_pages': dirty}
+
+
+class CellsTest(base.TestCase):
+
+    def test_names_are_unique_and_kinds_exist(self):
+        for every in (cells.full(), cells.quick()):
+            names = [cell.name for cell in every]
+            self.assertEqual(len(set(names)), len(names))
+            for cell in every:
+                for variant in cell.variants:
+                    self.assertIn(variant.kind, instances.KINDS)
+
+    def test_the_papers_workloads_are_there(self):
+        every = {(cell.workload.name, cell.rate) for cell in cells.full()}
+        self.assertLessEqual(set(paper.TRANSFERRED), every)
+
+    def test_choosing(self):
+        given = bench.parser().parse_args(
+            ['--only', 'idle, 50', '--variants', '^(stock|both)$'])
+        chosen = bench.chosen_cells(given)
+        self.assertEqual({50}, {cell.rate for cell in chosen})
+        self.assertEqual({('stock', 'both')}, {
+            tuple(one.name for one in cell.variants) for cell in chosen})
+        for words in (['--only', '('], ['--only', 'no such'],
+                      ['--variants', 'no such']):
+            self.assertRaises(ValueError, bench.chosen_cells,
+                              bench.parser().parse_args(words))
+
+
+class SeriesTest(base.TestCase):
+
+    def reports(self, *figures):
+        return [(when, GuestReport(mono_ms=mono, verified=verified))
+                for when, mono, verified in figures]
+
+    def test_rates_are_of_the_guests_time(self):
+        points = series.of_reports(self.reports(
+            (98.0, 5000, 0), (100.0, 6000, 4_000_000),
+            (100.1, 6000, 4_000_000), (103.0, 8000, 8_000_000)), 101.0)
+        self.assertEqual([(-1.0, 4.0), (2.0, 2.0)],
+                         [(one['t'], one['mbps']) for one in points])
+
+    def points(self, **rates):
+        return [{'t': float(t), 'mbps': rate} for t, rate in sorted(
+            (int(name[1:].replace('_', '-')), rate)
+            for name, rate in rates.items())]
+
+    def test_recovery_is_of_the_first_seconds(self):
+        points = self.points(t_40=100.0, t_25=8.0, t_20=8.0, t_5=1.0,
+                             t1=2.0, t5=6.0, t6=100.0)
+        # asked for 15 s before; those 20 s before count
+        self.assertEqual(0.5, series.recovery(points, -15.0))
+
+    def test_without_points_nothing_is_known(self):
+        self.assertIsNone(series.recovery([], -15.0))
+        self.assertIsNone(series.recovery(self.points(t1=1.0), -15.0))
+
+    def test_what_is_far_away_is_not_kept(self):
+        points = self.points(t_40=1.0, t_30=1.0, t60=1.0, t61=1.0)
+        self.assertEqual([-30.0, 60.0], [
+            one['t'] for one in series.kept(points, -15.0)])
+
+
+class TrialTest(base.TestCase):
+
+    def test_a_record_is_plain(self):
+        moved = migrations.Outcome(
+            'both', 'compute1', 'compute2', 12.0, 100, 20, 0, 0, 'uuid',
+            'page_cache', memory_bytes=70, pages={'peer': 1})
+        kept = trial.record(moved, [], -12.5)
+        self.assertEqual(kept, json.loads(json.dumps(kept)))
+        self.assertEqual((100, 70, 30), (
+            kept['link_bytes'], kept['memory_bytes'], kept['disk_bytes']))
+
+    def test_what_counts_as_failed(self):
+        stock, *_, ours = cells.VARIANTS
+        good = {'errors': 0, 'verified': 5, 'strategy': ''}
+        self.assertEqual('', trial.wrong(good, stock))
+        self.assertIn('3 wrong', trial.wrong({**good, 'errors': 3}, ours))
+        self.assertIn('nothing', trial.wrong({**good, 'verified': 0}, ours))
+        other = {**good, 'strategy': 'page_cache'}
+        self.assertEqual('', trial.wrong(other, ours))
+        self.assertIn('page_cache was used', trial.wrong(other, stock))
+
+
+class ReportCase(base.TestCase):
+
+    def build(self, **variants):
+        cell = cells.Cell(cells.WEB, 100, cells.VARIANTS)
+        return summary.build([cell], {cell.name: {
+            name: [one] for name, one in variants.items()}}, 'make it')
+
+
+class SummaryTest(ReportCase):
+
+    def goals(self, report, name='teleport'):
+        return {target: outcome and outcome['reached'] for target, outcome
+                in report['cells'][0]['comparisons'][name][
+                    'targets'].items()}
+
+    def test_all_are_reached(self):
+        report = self.build(
+            stock=record(60.0, 500e6),
+            teleport=record(20.0, 70e6, 'page_cache', 0.97,
+                            page_cache=listed(0.1, 96_000, 110_000, 10_000)))
+        self.assertEqual(dict.fromkeys(summary.TARGETS, True),
+                         self.goals(report))
+        self.assertEqual({name: (1, 1) for name in summary.TARGETS},
+                         summary.tally(report))
+
+    def test_none_is_reached(self):
+        report = self.build(
+            stock=record(60.0, 500e6),
+            teleport=record(61.0, 80e6, 'page_cache', 0.9,
+                            page_cache=listed(0.2, 90_000, 100_000)))
+        self.assertEqual(dict.fromkeys(summary.TARGETS, False),
+                         self.goals(report))
+
+    def test_a_broken_list_says_nothing_about_the_lister(self):
+        report = self.build(
+            stock=record(60.0, 500e6),
+            teleport=record(20.0, 70e6, page_cache=listed(
+                0.1, 10, 100, outcome='partly')))
+        self.assertIsNone(self.goals(report)['coverage'])
+
+    def test_stock_without_caches_has_no_targets(self):
+        report = self.build(stock=record(60.0, 500e6),
+                            **{'caches dropped': record(30.0, 100e6)})
+        self.assertEqual({}, self.goals(report, 'caches dropped'))
+
+    def test_failed_runs_are_named(self):
+        report = self.build(stock={
+            'failed': 'LabError: so', 'repeat': 0,
+            'when': '2026-01-01T00:00:00+00:00'})
+        self.assertEqual(
+            ['Debian, web server, 100 Mbit/s, stock: LabError: so'],
+            summary.failures(report))
+        self.assertIn('failed', publish.main_table(report))
+
+
+class PublishTest(ReportCase):
+
+    def test_files(self):
+        points = [{'t': float(t), 'mbps': 5.0, 'p50': None, 'p99': None}
+                  for t in range(-30, 60)]
+        report = self.build(
+            stock=record(60.0, 500e6, series=points, recovery=0.9),
+            teleport=record(20.0, 70e6, 'stock', 0.97, series=points,
+                            page_cache=listed(0.1, 96_000, 100_000)))
+        folder = self.temporary_dir() / 'results'
+        publish.write(report, folder)
+        main = (folder / 'page-cache-main.inc').read_text()
+        self.assertIn('teleport [#stock]_', main)
+        self.assertIn('.. [#stock] ', main)
+        self.assertIn('0.14', main)
+        self.assertIn('487', main)
+        self.assertIn('page-cache-debian-web-server-100-mbit-s.svg',
+                      (folder / 'page-cache-series.inc').read_text())
+        self.assertEqual(report, json.loads(
+            (folder / 'page-cache.json').read_text()))
