@@ -9,6 +9,7 @@ compares it with the Nova that is installed.
 """
 
 import functools
+import threading
 
 import libvirt
 from nova import exception
@@ -27,6 +28,9 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
 
     def __init__(self, virtapi, read_only=False):
         super().__init__(virtapi, read_only)
+        # Where libvirt turns out to be gone while Nova holds this lock, the
+        # same thread is told so, and wants it once more.
+        self._host._wrapped_conn_lock = threading.RLock()
         self.dedup = service.DedupMigrate(self)
 
     def init_host(self, host):

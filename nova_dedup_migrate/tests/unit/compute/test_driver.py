@@ -2,6 +2,7 @@
 """The driver's overrides; all around them is Nova's, and mocked."""
 
 import contextlib
+import threading
 from unittest import mock
 
 import libvirt
@@ -48,6 +49,40 @@ class DriverCase(base.TestCase):
                                   autospec=True, **kwargs)
         self.addCleanup(patch.stop)
         return patch.start()
+
+
+class ConnectionTest(base.TestCase):
+
+    def test_libvirt_is_lost_while_nova_asks_for_it(self):
+        """The call that notices it tells so before it fails."""
+        host = libvirt_host.Host('qemu:///system')
+
+        def begin(driver, virtapi, read_only=False):
+            driver._host = host
+
+        with mock.patch.object(libvirt_driver.LibvirtDriver, '__init__',
+                               autospec=True, side_effect=begin), \
+                mock.patch.object(service, 'DedupMigrate', autospec=True):
+            driver.DedupMigrateLibvirtDriver(None)
+        lost = mock.create_autospec(libvirt.virConnect, instance=True)
+        error = libvirt_error(libvirt.VIR_ERR_SYSTEM_ERROR)
+        error.err = (error.err[0], libvirt.VIR_FROM_RPC, *error.err[2:])
+
+        def version():
+            host._connection_closed(lost, False, 'gone')
+            raise error
+
+        lost.getLibVersion.side_effect = version
+        host._wrapped_conn = lost
+        answers = []
+        with mock.patch.object(host, '_get_new_connection', autospec=True,
+                               return_value='new'):
+            thread = threading.Thread(
+                target=lambda: answers.append(host.get_connection()),
+                daemon=True)
+            thread.start()
+            thread.join(20)
+        self.assertEqual(['new'], answers)
 
 
 class HostTest(DriverCase):
