@@ -16,6 +16,8 @@ import fnmatch
 import random
 import time
 
+import openstack
+
 from lab import client
 from lab import crowd
 from lab import errors
@@ -40,6 +42,8 @@ _NAME = 'endure'
 _BOOT = 600.0
 #: Seconds until Nova comes to rest at the latest.
 _REST = 300
+#: Seconds in which Nova finds a host for a new migration.
+_AGAIN = 150
 _FINAL = ('completed', 'error', 'failed', 'cancelled')
 
 
@@ -234,7 +238,21 @@ class Endurance:
 
     def _goes_on(self):
         """Yield what keeps it from migrating again."""
-        outcome = migrations.migrate(self._cloud, 'dedup', self._server)
+        outcome = self._again(time.monotonic() + _AGAIN)
         if outcome.errors or not outcome.verified:
             yield 'the next migration: %d wrong pages of %d MiB' % (
                 outcome.errors, outcome.verified >> 20)
+
+    def _again(self, deadline):
+        """Migrate it once more.
+
+        After RabbitMQ was killed, an answer may still be lost; Nova then
+        finds no host.
+        """
+        while True:
+            try:
+                return migrations.migrate(self._cloud, 'dedup', self._server)
+            except openstack.exceptions.BadRequestException:
+                if time.monotonic() > deadline:
+                    raise
+                self._ready()
