@@ -79,9 +79,12 @@ def compile_program(sources: list[Path], out: Path, *flags: str) -> None:
     )
 
 
-def compile_lister(folder: Path) -> Path:
-    """Compile the page-cache lister in a folder; its path."""
-    run(['make', '-s', '-C', LISTER, f'OUT={folder}'])
+def compile_lister(folder: Path, tools: str = '') -> Path:
+    """Compile the page-cache lister in a folder; its path.
+
+    tools: what the names of another architecture's compiler begin with.
+    """
+    run(['make', '-s', '-C', LISTER, f'OUT={folder}', f'CC={tools}gcc'])
     return folder / 'page-cache-lister'
 
 

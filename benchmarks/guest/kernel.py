@@ -24,12 +24,14 @@ _SUFFIX = re.compile(r'\.ko(\.xz|\.zst|\.gz)?$')
 class Kernel:
     """An unpacked kernel package.
 
-    image: the bzImage; modules: directory of *.ko, maybe compressed.
+    image: the bzImage; modules: directory of *.ko, maybe compressed; place:
+    the folder of the package.
     """
 
     version: str
     image: Path
     modules: Path
+    place: Path
 
     def module_files(self) -> dict[str, Path]:
         """Module name (with underscores) -> file."""
@@ -99,7 +101,7 @@ def _kernel_in(place: Path) -> Kernel:
         modules[-1] / 'vmlinuz',
     ):
         if image.is_file():
-            return Kernel(version, image, modules[-1])
+            return Kernel(version, image, modules[-1], place)
     raise BuildError(f'no kernel {version} in {place}')
 
 

@@ -183,13 +183,15 @@ def machine_archive():
     return archive_uri(targets.stdout)
 
 
-def private_apt(cache, uri, suite, kind):
+def private_apt(cache, uri, suite, kind, architecture='amd64'):
     """Read a suite's package lists into a configuration of our own.
 
     :param kind: deb or deb-src
+    :param architecture: of binary packages
     :returns: (its folder, options that make apt use it)
     """
-    apt = cache.folder('apt', suite)
+    apt = cache.folder('apt', '-'.join(
+        [suite] + [architecture] * (architecture != 'amd64')))
     for part in ('lists/partial', 'cache/archives/partial'):
         (apt / part).mkdir(parents=True, exist_ok=True)
     (apt / 'sources.list').write_text(
@@ -199,7 +201,8 @@ def private_apt(cache, uri, suite, kind):
                    'Dir::Etc::sourceparts=/dev/null',
                    f'Dir::State::lists={apt}/lists',
                    f'Dir::Cache={apt}/cache',
-                   'APT::Architectures=amd64',
+                   f'APT::Architecture={architecture}',
+                   f'APT::Architectures={architecture}',
                    'APT::Sandbox::User=root',
                    'APT::Update::Error-Mode=any',
                    'Acquire::Languages=none',

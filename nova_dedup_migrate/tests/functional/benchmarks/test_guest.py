@@ -149,7 +149,7 @@ class GuestTest(base.TestCase):
 
         self.eventually(lambda: state() == 'open', 'a lister', 60)
         asker = ask.Asker(guest, [lister_port.PortTransport(guest)],
-                          transport.Limits(60.0))
+                          transport.Limits(5.0))
         talk.command('lister break')
         self.assertIn(asker.ask().outcome, ('silent', 'partly'))
         self.eventually(lambda: state() == 'open', 'another one', 60)

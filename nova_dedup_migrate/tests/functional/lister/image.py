@@ -15,6 +15,7 @@ from benchmarks.guest import cache
 from benchmarks.guest import cpio
 from benchmarks.guest import image as guest
 from benchmarks.guest import kernel
+from nova_dedup_migrate.tests.functional.lister import architecture
 
 _MODULES = [
     'crc32c_generic', 'crc32c_intel', 'libcrc32c', 'crc16', 'mbcache',
@@ -68,8 +69,10 @@ while read -r name; do insmod /modules/$name; done </modules/more
 
 
 def missing():
-    """Why the guest cannot be built here, or None."""
-    for name in ('busybox', 'gcc', 'make'):
+    """Why the guest cannot be built and run here, or None."""
+    machine = architecture.of(kernel.debian_kernel().version)
+    for name in ('busybox', machine.tools + 'gcc', 'make',
+                 machine.emulator or 'make'):
         if shutil.which(name) is None:
             return f'{name} is not installed'
     return None
@@ -89,24 +92,33 @@ def _program_files(name):
     return found
 
 
-def _helper(folder):
+def _busybox(linux, machine):
+    """Ours, or what came with the kernel of another architecture."""
+    if machine is architecture.X86:
+        return pathlib.Path(shutil.which('busybox'))
+    return next(path for path in (linux.place / 'bin/busybox',
+                                  linux.place / 'usr/bin/busybox')
+                if path.is_file())
+
+
+def _helper(folder, machine):
     path = folder / 'helper'
     subprocess.run(
-        ['gcc', '-O1', '-Wall', '-static', '-o', path,
+        [machine.tools + 'gcc', '-O1', '-Wall', '-static', '-o', path,
          pathlib.Path(__file__).parent / 'helper.c'], check=True)
     return path
 
 
 def _build(linux, work):
-    files = {'/bin/busybox': pathlib.Path(
-        shutil.which('busybox')).read_bytes()}
-    for name in _PROGRAMS:
+    machine = architecture.of(linux.version)
+    files = {'/bin/busybox': _busybox(linux, machine).read_bytes()}
+    for name in _PROGRAMS if machine is architecture.X86 else ():
         files.update(_program_files(name))
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         files['/bin/page-cache-lister'] = guest.compile_lister(
-            folder).read_bytes()
-        files['/bin/helper'] = _helper(folder).read_bytes()
+            folder, machine.tools).read_bytes()
+        files['/bin/helper'] = _helper(folder, machine).read_bytes()
     base = kernel.in_load_order(_MODULES, linux.module_files())
     modules = kernel.in_load_order(_MODULES + _MORE_MODULES,
                                    linux.module_files())
@@ -135,10 +147,12 @@ def _build(linux, work):
 
 
 def guest_image():
-    """Return the paths of (kernel, initrd), built if they are not cached."""
+    """Return (kernel, initrd, Architecture), built if they are not cached.
+    """
     linux = kernel.debian_kernel()
     here = pathlib.Path(__file__)
     sources = [here, here.parent / 'helper.c', *guest.lister_sources()]
     name = cache.key('lister', str(linux.image), sources)
     place = cache.entry('guest', name, lambda work: _build(linux, work))
-    return place / 'kernel', place / 'initrd'
+    return (place / 'kernel', place / 'initrd',
+            architecture.of(linux.version))

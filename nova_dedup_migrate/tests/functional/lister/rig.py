@@ -56,12 +56,15 @@ class Guest:
 
     def __init__(self, binary, disks, memory_mib=256, append='',
                  channels=(), **given):
-        kernel, initrd = image.guest_image()
+        kernel, initrd, machine = image.guest_image()
         self.memory_mib = memory_mib
+        self.memory_at = machine.memory
         self.disks = disks
         self.guest = direct.DirectGuest(spec.GuestSpec(
-            binary=binary, memory_mib=memory_mib, kernel=kernel,
-            initrd=initrd, append=f'console=ttyS0 loglevel=4 {append}',
+            binary=machine.emulator or binary, machine=machine.machine,
+            cpu=machine.cpu, memory_mib=memory_mib, kernel=kernel,
+            initrd=initrd,
+            append=f'console={machine.console} loglevel=4 {append}',
             disks=tuple(disks),
             channels=(spec.Channel('control', 'virtio-serial', 'socket'),
                       *channels), **given))
@@ -130,8 +133,8 @@ class Guest:
         """Stop the guest, dump its memory, return it as bytes."""
         self.guest.pause()
         path = pathlib.Path(folder) / 'memory'
-        self.guest.qmp('pmemsave', val=0, size=self.memory_mib << 20,
-                       filename=str(path))
+        self.guest.qmp('pmemsave', val=self.memory_at,
+                       size=self.memory_mib << 20, filename=str(path))
         data = path.read_bytes()
         path.unlink()
         return data
@@ -151,7 +154,8 @@ class Guest:
                 gpa = extent.gpa + page * PAGE
                 offset = extent.offset + page * PAGE
                 listed.add(gpa // PAGE)
-                held = memory[gpa:gpa + PAGE]
+                at = gpa - self.memory_at
+                held = memory[at:at + PAGE]
                 stored = contents[extent.disk][offset:offset + PAGE]
                 if held == stored:
                     right += 1
@@ -165,7 +169,8 @@ class Guest:
             else set()
         # Holes, and what is allocated but not written: nothing to fetch.
         clean = {page for page in clean
-                 if any(memory[page * PAGE:page * PAGE + PAGE])}
+                 if any(memory[page * PAGE - self.memory_at:
+                               (page + 1) * PAGE - self.memory_at])}
         return Verdict(right, wrong, unwritten, clean, listed)
 
 

@@ -43,7 +43,7 @@ class LibvirtTest(test_libvirt.LibvirtCase):
         except FileNotFoundError as error:
             self.skipTest('%s is not installed' % error.filename)
         self.image = disk.path
-        kernel, initrd = image.guest_image()
+        kernel, initrd, _ = image.guest_image()
         guest = self.make(
             'guest', disks=(disk,), memory_mib=192, kernel=kernel,
             initrd=initrd, append='console=ttyS0 loglevel=4', channels=(
