@@ -9,15 +9,24 @@ from benchmarks.page_cache.cells import AFTER_S
 _COLORS = ('#9aa5b1', '#e45756', '#4c78a8', '#54a24b', '#b279a2')
 
 
-def _panel(panel, name: str, variant: dict, color: str) -> None:
+def _panel(panel, name: str, variant: dict, load: str, color: str) -> None:
     points = variant['series']
+    field = 'requests' if load == 'db' else 'mbps'
     panel.plot([one['t'] for one in points],
-               [one['mbps'] for one in points], color=color, linewidth=1.2)
+               [one[field] for one in points], color=color, linewidth=1.2)
+    slow = [one for one in points if one['p99'] is not None]
+    if slow:
+        other = panel.twinx()
+        other.plot([one['t'] for one in slow], [one['p99'] for one in slow],
+                   color='#555555', linewidth=0.7, linestyle='--')
+        other.set_ylabel('p99, s', fontsize='small')
+        other.set_ylim(bottom=0)
     panel.axvline(0.0, color='black', linewidth=0.8)
     panel.axvline(variant['asked'], color='black', linewidth=0.8,
                   linestyle=':')
     panel.set_title(name, fontsize='small', loc='left', pad=2)
-    panel.set_ylabel('MB/s', fontsize='small')
+    panel.set_ylabel('requests/s' if load == 'db' else 'MB/s',
+                     fontsize='small')
     panel.set_ylim(bottom=0)
     panel.set_xlim(right=AFTER_S)
 
@@ -44,7 +53,7 @@ def draw(report: dict, folder: Path, name: str) -> list[tuple[Path, str]]:
             squeeze=False)
         for panel, (key, one), color in zip(panels[:, 0], shown.items(),
                                             _COLORS, strict=False):
-            _panel(panel, key, one, color)
+            _panel(panel, key, one, cell['load'], color)
         panels[-1][0].set_xlabel(
             's since the guest resumed; dotted: when it was asked for')
         picture.suptitle(title)

@@ -22,6 +22,8 @@ _TARGETS = {
 _HEADER = ['guest', 'Mbit/s', 'migration', 'total, s', 'ratio', 'memory, MB',
            'ratio', 'disk, MB', 'downtime, ms', 'first 5 s', '<= stock',
            '>= 0.95', 'paper, MB']
+_LOAD = ['guest', 'Mbit/s', 'migration', 'p99, ms: before', 'first 5 s',
+         'later', 'other processors']
 _LISTER = ['guest', 'Mbit/s', 'migration', 's/GB', 'processor, s/GB',
            'listed', '<= 0.25', '>= 0.95']
 
@@ -85,6 +87,18 @@ def lister_table(report: dict) -> str:
     return rst.simple(_LISTER, rows) if rows else 'Not measured.'
 
 
+def load_table(report: dict) -> str:
+    """What the loads with requests got, and what else the machine did."""
+    rows = [
+        [cell['workload'], str(cell['rate']), name,
+         *(_show(variant[field], 0, 1000.0)
+           for field in ('p99_before', 'p99_first', 'p99_after')),
+         _show(variant['neighbours'], 1)]
+        for cell in report['cells']
+        for name, variant in cell['variants'].items()]
+    return rst.simple(_LOAD, rows)
+
+
 def targets_table(report: dict) -> str:
     return rst.simple(['target', 'runs that reach it'], [
         [_TARGETS[target], f'{reached} of {total}' if total
@@ -94,7 +108,8 @@ def targets_table(report: dict) -> str:
 
 def text(report: dict) -> str:
     """For the terminal."""
-    parts = [main_table(report), lister_table(report), targets_table(report)]
+    parts = [main_table(report), load_table(report), lister_table(report),
+             targets_table(report)]
     parts += [f'failed: {one}' for one in summary.failures(report)]
     return '\n\n'.join(parts)
 
@@ -124,6 +139,7 @@ def write(report: dict, folder: Path) -> None:
     put(f'{NAME}-made.inc', _made(report))
     put(f'{NAME}-targets.inc', targets_table(report))
     put(f'{NAME}-lister.inc', lister_table(report))
+    put(f'{NAME}-load.inc', load_table(report))
     parts = [main_table(report)]
     if '[#stock]_' in parts[0]:
         parts.append('.. [#stock] The planner chose an ordinary migration.')

@@ -2,7 +2,8 @@
 """What a load did second by second, around the resumption.
 
 A point is {'t': seconds since the guest resumed, at its end, 'mbps': MB/s
-that were read, 'p50', 'p99': latency of requests in s or None}.
+that were read, and of loads with requests 'requests' that succeeded, 'errors'
+that did not, 'p50' and 'p99': their latency in s; None of the others}.
 """
 
 import bisect
@@ -50,14 +51,16 @@ def _point(t: float, mbps: float, p50: float | None = None,
             'p99': p99, 'requests': requests, 'errors': errors}
 
 
-def mean(points: list[Point], begin: float, end: float) -> float | None:
-    """Mean MB/s of the points in (begin, end], None if there are none."""
+def mean(points: list[Point], begin: float, end: float,
+         field: str = 'mbps') -> float | None:
+    """Mean of a field of the points in (begin, end], None if there are
+    none or it is not known."""
     times = [one['t'] for one in points]
     some = points[bisect.bisect_right(times, begin):
                   bisect.bisect_right(times, end)]
-    if not some:
+    if not some or any(one[field] is None for one in some):
         return None
-    return sum(one['mbps'] for one in some) / len(some)
+    return sum(one[field] for one in some) / len(some)
 
 
 def kept(points: list[Point], asked: float) -> list[Point]:
@@ -69,9 +72,13 @@ def kept(points: list[Point], asked: float) -> list[Point]:
     return [one for one in points if asked - BEFORE_S <= one['t'] <= AFTER_S]
 
 
-def recovery(points: list[Point], asked: float) -> float | None:
+def recovery(points: list[Point], asked: float,
+             field: str = 'mbps') -> float | None:
     """Throughput of the first seconds after the resumption as a multiple of
-    that before the migration was asked for."""
-    before = mean(points, asked - BEFORE_S, asked)
-    first = mean(points, 0.0, FIRST_S)
+    that before the migration was asked for.
+
+    :param field: mbps, or requests where reading says nothing
+    """
+    before = mean(points, asked - BEFORE_S, asked, field)
+    first = mean(points, 0.0, FIRST_S, field)
     return first / before if before and first is not None else None

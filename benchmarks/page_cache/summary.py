@@ -14,10 +14,11 @@ import dataclasses
 
 from benchmarks import spread
 from benchmarks.page_cache import cells
+from benchmarks.page_cache import series
 
 FIGURES = ('total_time_s', 'downtime_ms', 'link_bytes', 'memory_bytes',
-           'disk_bytes', 'recovery', 'lister_s_per_gb',
-           'lister_cpu_s_per_gb', 'coverage',
+           'disk_bytes', 'recovery', 'p99_before', 'p99_first', 'p99_after',
+           'lister_s_per_gb', 'lister_cpu_s_per_gb', 'coverage',
            'neighbours')
 #: Link bytes of memory of the web server, as a part of stock's.
 WEB_SHARE = 0.15
@@ -62,8 +63,26 @@ def lister(one: dict) -> dict:
     }
 
 
-def _variant(runs: list[dict]) -> dict:
-    good = [one | lister(one) for one in _good(runs)]
+def around(one: dict, load: str) -> dict:
+    """What the load did before and after, of its series.
+
+    A database reads little from its files, so its transactions count;
+    p99_after is the mean of the seconds that are not among the first.
+    """
+    points, asked = one['series'], one['asked']
+    first = cells.FIRST_S
+    return {
+        'recovery': series.recovery(
+            points, asked, 'requests' if load == 'db' else 'mbps'),
+        'p99_before': series.mean(points, asked - cells.BEFORE_S, asked,
+                                  'p99'),
+        'p99_first': series.mean(points, 0.0, first, 'p99'),
+        'p99_after': series.mean(points, first, cells.AFTER_S, 'p99'),
+    }
+
+
+def _variant(runs: list[dict], load: str) -> dict:
+    good = [one | lister(one) | around(one, load) for one in _good(runs)]
     entry: dict = {
         'runs': len(runs),
         'failed': [one['failed'] for one in runs if 'failed' in one],
@@ -107,7 +126,7 @@ def _outcome(value: dict | None, limit: float, less: bool) -> dict | None:
 
 
 def _cell(cell: cells.Cell, runs: Runs) -> dict:
-    variants = {one.name: _variant(runs[one.name])
+    variants = {one.name: _variant(runs[one.name], cell.workload.load)
                 for one in cell.variants if one.name in runs}
     return {
         'workload': cell.workload.name, 'guest': cell.workload.guest,

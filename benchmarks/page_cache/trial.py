@@ -81,7 +81,6 @@ def record(moved: migrations.Outcome, points: list[series.Point],
         'converged': True,
         'asked': round(asked, 2),
         'series': series.kept(points, asked),
-        'recovery': series.recovery(points, asked),
         'source': moved.source,
     }
 
