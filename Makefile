@@ -108,6 +108,11 @@ fuzz: env ## Fuzz and stress the C files for half an hour
 functional: lab-env ## Run the tests that start QEMU
 	$(RUN_LAB) tools/test qemu functional $(ARGS)
 
+.PHONY: debian-guest-check
+debian-guest-check: lab-ready ## Boot the lab's Debian guest, migrate it under load
+	$(RUN_LAB) stestr run --serial \
+	    --test-path ./nova_dedup_migrate/tests/debian_guest $(ARGS)
+
 .PHONY: pep8
 pep8: lab-env ## Check the style
 	$(RUN_LAB) tools/pep8
