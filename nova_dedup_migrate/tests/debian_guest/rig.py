@@ -29,7 +29,7 @@ class Guest(rig.Guest):
     """
 
     def __init__(self, binary, path):
-        self.memory_mib = image.MEMORY_MIB
+        self.memory_mib, self.memory_at = image.MEMORY_MIB, 0
         self.disks = (spec.Disk(path=path, cache='writeback'),)
         self.guest = direct.DirectGuest(spec.GuestSpec(
             binary=binary, memory_mib=self.memory_mib, disks=self.disks,
