@@ -224,7 +224,7 @@ def main() -> int:
     parser.add_argument(
         '--quick',
         action='store_true',
-        help='256 MiB, two listings, in 3 minutes',
+        help='256 MiB, two listings, in 2 minutes',
     )
     parser.add_argument('--output', default='build/lister', metavar='DIR')
     parser.add_argument('--publish', metavar='DIR')
