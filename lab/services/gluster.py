@@ -18,6 +18,8 @@ FOLDERS = ('/var/lib/glusterd', '/var/log/glusterfs', '/run/gluster',
 CLIENT_FOLDERS = ('/var/log/glusterfs', '/run/gluster')
 VOLUME = 'nas'
 _BRICK = '/srv/nas/brick'
+#: In a folder of the NAS's own, or two labs would share the usual one.
+_SOCKET = '/run/gluster/glusterd.socket'
 _PORT = 24007
 # No cache but the guest's own, none that hides what the other host wrote.
 _OPTIONS = {
@@ -35,7 +37,9 @@ def steps(cloud):
 
 def _start(cloud):
     host = cloud.host('nas')
-    cloud.start(host, 'glusterd', ['glusterd', '--no-daemon'])
+    cloud.start(host, 'glusterd', [
+        'glusterd', '--no-daemon',
+        '--xlator-option=*.glusterd-sockfile=' + _SOCKET])
     cloud.wait(host, 'glusterd',
                functools.partial(listens, host.address, _PORT))
     cloud.once('nas', functools.partial(_create, cloud, host))
@@ -44,7 +48,8 @@ def _start(cloud):
 
 def _gluster(cloud, host, *words):
     cloud.execute(host, 'gluster', [
-        'gluster', '--mode=script', 'volume', *words], 120)
+        'gluster', '--mode=script', '--glusterd-sock=' + _SOCKET, 'volume',
+        *words], 120)
 
 
 def _create(cloud, host):
