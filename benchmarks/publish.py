@@ -24,20 +24,11 @@ def text(report: dict) -> str:
 
 
 def _made(report: dict) -> str:
-    lines = ['Made with::', '', f'   {report["command"]}', '']
-    begun, ended = report['begun'], report['ended']
-    if begun:
-        lines.append(f'Runs from {begun[:10]} to {ended[:10]}.')
     rate = report['storage_bytes_per_s']
-    if rate:
-        lines.append(
-            f'Storage read {rate["median"] / 1e6:.0f} MB/s '
-            f'({rate["low"] / 1e6:.0f}-{rate["high"] / 1e6:.0f}).'
-        )
-    failed = summary.failures(report)
-    lines.append(f'Runs that failed: {len(failed) or "none"}.')
-    lines += ['', *(f'* {one}' for one in failed)]
-    return '\n'.join(lines).rstrip() + '\n'
+    return rst.made(report, summary.failures(report), [
+        f'Storage read {rate["median"] / 1e6:.0f} MB/s '
+        f'({rate["low"] / 1e6:.0f}-{rate["high"] / 1e6:.0f}).'
+    ] if rate else [])
 
 
 def write(report: dict, folder: Path) -> None:

@@ -33,7 +33,22 @@ def simple(header: list[str], rows: list[list[str]]) -> str:
     return '\n'.join([rule, put(header), rule, *map(put, rows), rule])
 
 
-def _show(value: dict | None, digits: int = 1, scale: float = 1.0) -> str:
+def made(report: dict, failed: list[str], more: list[str]) -> str:
+    """How and when a report was made.
+
+    :param failed: sentences about runs that failed
+    :param more: sentences about it
+    """
+    lines = ['Made with::', '', f'   {report["command"]}', '']
+    if report['begun']:
+        lines.append(
+            f'Runs from {report["begun"][:10]} to {report["ended"][:10]}.')
+    lines += [*more, f'Runs that failed: {len(failed) or "none"}.']
+    lines += ['', *(f'* {one}' for one in failed)]
+    return '\n'.join(lines).rstrip() + '\n'
+
+
+def show(value: dict | None, digits: int = 1, scale: float = 1.0) -> str:
     if value is None:
         return _MISSING
     return Spread(
@@ -57,7 +72,7 @@ def seconds(variant: dict | None) -> str:
     if variant['failed'] and variant['total_time_s'] is None:
         return 'failed'
     mark = '>' if variant['unconverged'] else ''
-    return mark + _show(variant['total_time_s'])
+    return mark + show(variant['total_time_s'])
 
 
 def ratio(comparison: dict, variants: dict, name: str) -> str:
@@ -70,7 +85,7 @@ def ratio(comparison: dict, variants: dict, name: str) -> str:
     if all(unfinished):
         return _MISSING
     mark = '>' if unfinished[0] else '<' if unfinished[1] else ''
-    return mark + _show(comparison['ratio'], 2)
+    return mark + show(comparison['ratio'], 2)
 
 
 def verdict(outcome: dict | None) -> str:
@@ -121,8 +136,8 @@ def _main(cell: dict) -> list[str]:
         _MISSING if bound is None else f'{bound:.1f}',
         _median(stock['link_bytes'], 0, 1e-6),
         _median(dedup['link_bytes'], 0, 1e-6),
-        _show(stock['downtime_ms'], 0),
-        _show(dedup['downtime_ms'], 0),
+        show(stock['downtime_ms'], 0),
+        show(dedup['downtime_ms'], 0),
         verdict(goals.get('time')) if exact else 'writes',
         verdict(goals.get('link_bytes')) if exact else 'writes',
         _pause(goals.get('downtime')),
@@ -177,7 +192,7 @@ def variant_table(cells: list[dict]) -> str:
                     if compared
                     else '',
                     _median(variant['link_bytes'], 0, 1e-6),
-                    _show(variant['downtime_ms'], 0),
+                    show(variant['downtime_ms'], 0),
                 ]
             )
             last = name

@@ -181,6 +181,7 @@ def build(
         if cell.options.storage == 'shared'
         for records in runs.get(cell.name, {}).values()
         for one in records
+        if 'storage_bytes_per_s' in one
     ]
     return {
         'command': command,

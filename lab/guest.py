@@ -56,11 +56,15 @@ def workload(memory=MEMORY, disks=1):
     return Workload(cache=cache_mib(memory), anon=ANONYMOUS, disks=disks)
 
 
+def disk_image():
+    """Return the Path of the guest's disk, built if it is not cached."""
+    return bootdisk.build(workload(), cache_mib())
+
+
 def upload(cloud):
     """Put the guest's image into the cloud, where it lacks."""
     shutil.copyfile(_data(), cloud.data_disk)
-    return _upload(cloud, IMAGE,
-                   lambda: bootdisk.build(workload(), cache_mib()))
+    return _upload(cloud, IMAGE, disk_image)
 
 
 def upload_halves(cloud):

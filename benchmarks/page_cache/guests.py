@@ -8,6 +8,7 @@
 """
 
 import abc
+from pathlib import Path
 import time
 
 from benchmarks.page_cache import arrival
@@ -38,6 +39,11 @@ class Guest(abc.ABC):
 
     #: Whether the console tells each second what was done.
     reports = False
+
+    @staticmethod
+    @abc.abstractmethod
+    def image() -> Path:
+        """The disk it boots from; what is in it is part of the path."""
 
     @staticmethod
     @abc.abstractmethod
@@ -82,6 +88,10 @@ class SmallGuest(Guest):
     reports = True
 
     @staticmethod
+    def image() -> Path:
+        return guest.disk_image()
+
+    @staticmethod
     def upload(cloud) -> None:
         guest.upload(cloud)
 
@@ -124,6 +134,10 @@ class SmallGuest(Guest):
 
 
 class DebianGuest(Guest):
+
+    @staticmethod
+    def image() -> Path:
+        return image.build()
 
     @staticmethod
     def upload(cloud) -> None:

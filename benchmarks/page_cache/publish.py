@@ -28,10 +28,6 @@ _LISTER = ['guest', 'Mbit/s', 'migration', 's/GB', 'processor, s/GB',
            'listed', '<= 0.25', '>= 0.95']
 
 
-def _show(value: dict | None, digits: int = 0, scale: float = 1.0) -> str:
-    return rst._show(value, digits, scale)
-
-
 def _verdict(outcome: dict | None) -> str:
     if outcome is None:
         return _MISSING
@@ -49,16 +45,16 @@ def _row(cell: dict, name: str, variant: dict) -> list[str]:
     compared = cell['comparisons'].get(name, {})
     goals = compared.get('targets', {})
     time = ('failed' if variant['failed'] and not variant['total_time_s']
-            else _show(variant['total_time_s'], 1))
+            else rst.show(variant['total_time_s'], 1))
     used = [one for one in variant['strategies'] if one != 'stock']
     note = ('' if name not in cells.OURS or used or not variant['strategies']
             else ' [#stock]_')
     return [
-        name + note, time, _show(compared.get('ratio'), 2),
-        _show(variant['memory_bytes'], 0, 1e-6),
-        _show(compared.get('memory_ratio'), 2),
-        _show(variant['disk_bytes'], 0, 1e-6),
-        _show(variant['downtime_ms']), _show(variant['recovery'], 2),
+        name + note, time, rst.show(compared.get('ratio'), 2),
+        rst.show(variant['memory_bytes'], 0, 1e-6),
+        rst.show(compared.get('memory_ratio'), 2),
+        rst.show(variant['disk_bytes'], 0, 1e-6),
+        rst.show(variant['downtime_ms'], 0), rst.show(variant['recovery'], 2),
         _verdict(goals.get('never slower')), _verdict(goals.get('no dip')),
         _published(cell, name)]
 
@@ -76,9 +72,9 @@ def main_table(report: dict) -> str:
 def lister_table(report: dict) -> str:
     rows = [
         [cell['workload'], str(cell['rate']), name,
-         _show(variant['lister_s_per_gb'], 3),
-         _show(variant['lister_cpu_s_per_gb'], 3),
-         _show(variant['coverage'], 3),
+         rst.show(variant['lister_s_per_gb'], 3),
+         rst.show(variant['lister_cpu_s_per_gb'], 3),
+         rst.show(variant['coverage'], 3),
          _verdict(goals.get('lister time')), _verdict(goals.get('coverage'))]
         for cell in report['cells']
         for name, variant in cell['variants'].items()
@@ -91,9 +87,9 @@ def load_table(report: dict) -> str:
     """What the loads with requests got, and what else the machine did."""
     rows = [
         [cell['workload'], str(cell['rate']), name,
-         *(_show(variant[field], 0, 1000.0)
+         *(rst.show(variant[field], 0, 1000.0)
            for field in ('p99_before', 'p99_first', 'p99_after')),
-         _show(variant['neighbours'], 1)]
+         rst.show(variant['neighbours'], 1)]
         for cell in report['cells']
         for name, variant in cell['variants'].items()]
     return rst.simple(_LOAD, rows)
@@ -114,17 +110,6 @@ def text(report: dict) -> str:
     return '\n\n'.join(parts)
 
 
-def _made(report: dict) -> str:
-    lines = ['Made with::', '', f'   {report["command"]}', '']
-    if report['begun']:
-        lines.append(
-            f'Runs from {report["begun"][:10]} to {report["ended"][:10]}.')
-    failed = summary.failures(report)
-    lines.append(f'Runs that failed: {len(failed) or "none"}.')
-    lines += ['', *(f'* {one}' for one in failed)]
-    return '\n'.join(lines).rstrip() + '\n'
-
-
 def write(report: dict, folder: Path) -> None:
     """Files called page-cache* in folder, which is made.
 
@@ -136,7 +121,7 @@ def write(report: dict, folder: Path) -> None:
         (folder / name).write_text(content.rstrip() + '\n', encoding='utf-8')
 
     put(f'{NAME}.json', json.dumps(report, indent=1))
-    put(f'{NAME}-made.inc', _made(report))
+    put(f'{NAME}-made.inc', rst.made(report, summary.failures(report), []))
     put(f'{NAME}-targets.inc', targets_table(report))
     put(f'{NAME}-lister.inc', lister_table(report))
     put(f'{NAME}-load.inc', load_table(report))

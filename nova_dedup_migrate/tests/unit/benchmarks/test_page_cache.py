@@ -3,6 +3,7 @@
 
 import json
 
+from benchmarks import campaign
 from benchmarks.guest.report import GuestReport
 from benchmarks.page_cache import __main__ as bench
 from benchmarks.page_cache import cells
@@ -49,17 +50,19 @@ class CellsTest(base.TestCase):
         every = {(cell.workload.name, cell.rate) for cell in cells.full()}
         self.assertLessEqual(set(paper.TRANSFERRED), every)
 
+    def choose(self, *words):
+        return bench.chosen_cells(
+            campaign.parser(bench.PageCache()).parse_args(words))
+
     def test_choosing(self):
-        given = bench.parser().parse_args(
-            ['--only', 'idle, 50', '--variants', '^(stock|both)$'])
-        chosen = bench.chosen_cells(given)
+        chosen = self.choose('--only', 'idle, 50',
+                             '--variants', '^(stock|both)$')
         self.assertEqual({50}, {cell.rate for cell in chosen})
         self.assertEqual({('stock', 'both')}, {
             tuple(one.name for one in cell.variants) for cell in chosen})
-        for words in (['--only', '('], ['--only', 'no such'],
-                      ['--variants', 'no such']):
-            self.assertRaises(ValueError, bench.chosen_cells,
-                              bench.parser().parse_args(words))
+        for option in ('--only', '--variants'):
+            self.assertEqual([], self.choose(option, 'no such'))
+            self.assertRaises(ValueError, self.choose, option, '(')
 
 
 class SeriesTest(base.TestCase):
