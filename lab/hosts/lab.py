@@ -99,9 +99,10 @@ class Lab:
             self.directory = pathlib.Path(tempfile.mkdtemp(
                 prefix='lab-%s-' % self.name, dir='/var/tmp'))
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.networks = {
-            each: network.Network(self.name, each, number)
-            for number, each in enumerate(self.networks)}
+        names, self.networks = list(self.networks), {}
+        for number, each in enumerate(names):
+            self.networks[each] = network.Network(
+                self.name, each, number, taken=self.networks.values())
         self.save()
         if self.ephemeral:
             self._watch_over()
