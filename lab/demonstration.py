@@ -10,6 +10,7 @@ the guest's memory, which the guest verifies.
 import concurrent.futures
 import dataclasses
 import json
+import statistics
 
 from lab import client
 from lab import errors
@@ -138,7 +139,8 @@ def show(outcomes):
     asked = _asked(outcomes)
     if asked:
         text += '\n\n' + asked
-    means = {kind: [sum(values) / len(values) for values in zip(*(
+    text += '\n\n' + _spreads(outcomes)
+    means = {kind: [statistics.fmean(values) for values in zip(*(
         (one.seconds, one.link_bytes) for one in outcomes
         if one.kind == kind), strict=True)]
         for kind in {one.kind for one in outcomes}}
@@ -150,6 +152,39 @@ def show(outcomes):
         text += ('\n\n%s took %.0f %% of the time of stock and sent '
                  '%.0f %% of the bytes' % (kind, time_, bytes_))
     return text
+
+
+def _spreads(outcomes):
+    """Return the table of each kind: means, lowest and highest.
+
+    What was predicted is compared with what came of it: by how many per
+    cent the prediction was off, negative where it was too low.
+    """
+    rows = []
+    for kind in dict.fromkeys(one.kind for one in outcomes):
+        ours = [one for one in outcomes if one.kind == kind]
+        off = [one.prediction_error for one in ours if one.prediction_error]
+        rows.append((
+            kind, len(ours), _spread(one.seconds for one in ours),
+            _spread(one.link_bytes / 1e6 for one in ours),
+            _spread((one.downtime_ms for one in ours
+                     if one.downtime_ms is not None), 0),
+            _spread(one['time_percent'] for one in off),
+            _spread(one['bytes_percent'] for one in off)))
+    return table.text(
+        ('kind', 'migrations', 'time s', 'link MB', 'downtime ms',
+         'predicted time, off %', 'bytes, off %'), rows)
+
+
+def _spread(values, digits=1):
+    values = list(values)
+    if not values:
+        return '-'
+    if len(values) == 1:
+        return '%.*f' % (digits, values[0])
+    return '%.*f (%.*f to %.*f)' % (
+        digits, statistics.fmean(values), digits, min(values), digits,
+        max(values))
 
 
 def _asked(outcomes):

@@ -37,6 +37,8 @@ class Outcome:
     :ivar pages: its pages: peer, zero, storage
     :ivar page_cache: its page_cache, what the guest said it caches; None
         where the guest was not to be asked
+    :ivar prediction_error: its prediction_error; None where nothing was
+        predicted
     """
 
     kind: str
@@ -53,6 +55,7 @@ class Outcome:
     memory_bytes: int | None = None
     pages: dict = dataclasses.field(default_factory=dict)
     page_cache: dict | None = None
+    prediction_error: dict | None = None
 
     @property
     def disk_bytes(self):
@@ -105,7 +108,7 @@ def move(cloud, kind, server):
                    report.get('strategy_used', ''),
                    report.get('fallback_reason', ''),
                    report.get('link_bytes'), report.get('pages', {}),
-                   report.get('page_cache'))
+                   report.get('page_cache'), report.get('prediction_error'))
 
 
 def _wait(compute, server, source, started):

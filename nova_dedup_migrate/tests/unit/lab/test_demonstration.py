@@ -41,6 +41,20 @@ class TestShow(base.TestCase):
         self.assertNotIn('listed', text)
 
 
+    def test_spreads_and_predictions(self):
+        text = demonstration.show([
+            outcome('stock', 2e6), outcome('dedup', 1e6, prediction_error={
+                'time_percent': -4.04, 'bytes_percent': 2}),
+            outcome('stock', 4e6), outcome('dedup', 1e6)])
+        stock, dedup = (
+            next(line for line in text.splitlines()
+                 if line.startswith(kind) and '(' in line).split()
+            for kind in ('stock', 'dedup'))
+        self.assertEqual('3.0 (2.0 to 4.0)', ' '.join(stock[6:10]))
+        self.assertEqual(['-', '-'], stock[-2:])
+        self.assertEqual(['-4.0', '2.0'], dedup[-2:])
+
+
 class TestOutcome(base.TestCase):
 
     def test_what_disks_took_is_the_rest(self):
