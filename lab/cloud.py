@@ -28,7 +28,9 @@ from lab.settings import Settings
 from lab.settings import TOP
 
 TEMPLATES = pathlib.Path(__file__).parent / 'templates'
-NETWORKS = ('management', 'migration', 'storage')
+#: The last one is what instances are given to reach each other and us.
+INSTANCES = 'instances'
+NETWORKS = ('management', 'migration', 'storage', INSTANCES)
 REGION = 'RegionOne'
 PORTS = {'identity': 5000, 'placement': 8778, 'image': 9292,
          'compute': 8774, 'network': 9696, 'volume': 8776}
@@ -101,8 +103,10 @@ class Cloud:
         return names
 
     def is_whole(self):
-        """Whether all hosts are there, with an anchor that lives."""
+        """Whether all networks and hosts are there, each with an anchor
+        that lives."""
         return (self.lab is not None
+                and list(self.lab.networks) == list(NETWORKS)
                 and set(self.host_names) <= set(self.lab.hosts)
                 and all(host.is_alive() for host in self.lab.hosts.values()))
 

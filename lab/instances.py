@@ -8,6 +8,7 @@ import time
 from lab import client
 from lab import errors
 from lab import guest
+from lab.cloud import INSTANCES
 
 _STRATEGY = 'dedup_migrate:strategy'
 
@@ -96,18 +97,23 @@ def boot(cloud, name, kind, disks):
         flavor_id=_flavor(compute, kind, disks.second == 'ephemeral').id)
 
 
-def boot_image(cloud, name, kind, image, memory, disk):
+def boot_image(cloud, name, kind, image, memory, disk, attached=False):
     """Ask for an instance of another image, likewise.
 
     :param image: its name
     :param memory: MiB
     :param disk: GB
+    :param attached: whether it has a port in the network of instances
     """
     connection = client.connect(cloud)
     remove(cloud, name)
     flavor = '%s-%d-%d' % (kind, memory, disk)
+    networks = 'none'
+    if attached:
+        networks = [{'uuid': connection.network.find_network(
+            INSTANCES, ignore_missing=False).id}]
     return connection.compute.create_server(
-        name=name, networks='none',
+        name=name, networks=networks,
         image_id=connection.image.find_image(image, ignore_missing=False).id,
         flavor_id=(connection.compute.find_flavor(flavor) or _make_flavor(
             connection.compute, flavor, kind, ram=memory, disk=disk)).id)

@@ -5,18 +5,20 @@
 host        networks                       runs
 =========== ============================== =========================
 control     management                     APIs, database, queue
-computeN    management, migration, storage libvirtd, nova-compute
+computeN    all                            libvirtd, nova-compute
 nas         storage                        GlusterFS
 ceph        storage                        a Ceph cluster of one
 =========== ============================== =========================
 """
 
+from lab.cloud import INSTANCES
 from lab.cloud import NETWORKS
 from lab.hosts import lab as labs
 from lab.services import ceph
 from lab.services import cinder
 from lab.services import glance
 from lab.services import gluster
+from lab.services import instance_network
 from lab.services import keystone
 from lab.services import mariadb
 from lab.services import neutron
@@ -50,6 +52,7 @@ def make(cloud):
         _private(host, ceph.FOLDERS)
     for name in settings.hosts:
         host = cloud.lab.add_host(name)
+        host.link(INSTANCES).add_bridge(instance_network.BRIDGE)
         _private(host, nova.FOLDERS)
         libvirtd(cloud, name).prepare()
         if settings.tls:

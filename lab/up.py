@@ -17,6 +17,7 @@ from lab.services import cinder
 from lab.services import databases
 from lab.services import glance
 from lab.services import gluster
+from lab.services import instance_network
 from lab.services import keystone
 from lab.services import memcached
 from lab.services import neutron
@@ -55,6 +56,7 @@ def plan(cloud):
     if cloud.settings.has_cinder:
         found += cinder.steps(cloud)
     found += nova.steps(cloud)
+    found += instance_network.steps(cloud)
     found.append(Step('guest image', lambda: guest.upload(cloud),
                       ('glance',)))
     found.append(Step('flavors', lambda: instances.flavors(cloud),

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Neutron's API alone: Nova asks it also for instances without ports."""
+"""Neutron's API, without agents: Nova asks it also for instances without
+ports.
+
+Its mechanism driver is the lab's own, neutron_driver.
+"""
 
 import functools
 import shutil

@@ -3,7 +3,8 @@
 
 OpenStack stays in the environment of tools/bootstrap lab; ours sees it
 and has this project installed on top, editable, so that a service that
-is started again has the code as it is then.
+is started again has the code as it is then.  Of what is not part of the
+package, programs of the lab find the lab.
 """
 
 import functools
@@ -14,6 +15,11 @@ import sys
 from lab import errors
 from lab.settings import TOP
 from lab.steps import Step
+
+_ENTRY_POINTS = '''\
+[neutron.ml2.mechanism_drivers]
+lab = lab.services.neutron_driver:LabMechanismDriver
+'''
 
 
 def steps(cloud):
@@ -34,6 +40,17 @@ def _run(cloud, *argv):
             argv[0], done.returncode), log)
 
 
+def _declare(folder):
+    """Write what an installed package of the lab's plugins would have.
+
+    OpenStack finds plugins by entry points alone.
+    """
+    folder.mkdir()
+    (folder / 'METADATA').write_text(
+        'Metadata-Version: 2.1\nName: lab\nVersion: 0\n')
+    (folder / 'entry_points.txt').write_text(_ENTRY_POINTS)
+
+
 def _create(cloud):
     place = cloud.python.parents[1]
     (cloud.folder / 'environment').write_text(
@@ -43,8 +60,9 @@ def _create(cloud):
     packages = 'lib/python%d.%d/site-packages' % sys.version_info[:2]
     # addsitedir, for the .pth files of OpenStack's own dependencies
     (place / packages / 'openstack.pth').write_text(
-        'import site; site.addsitedir(%r)\n' % str(
-            cloud.environment / packages))
+        'import site; site.addsitedir(%r)\n%s\n' % (
+            str(cloud.environment / packages), TOP))
+    _declare(place / packages / 'lab-0.dist-info')
     _run(cloud, sys.executable, '-m', 'pip', '--python', cloud.python,
          'install', '--quiet', '--no-input', '--disable-pip-version-check',
          '--no-deps', '--no-build-isolation', '--editable', TOP)

@@ -38,6 +38,14 @@ RECEIVE = textwrap.dedent('''
             pass
     print(time.monotonic() - begin)
 ''')
+#: Prints why nobody answers.
+REACH = textwrap.dedent('''
+    import socket, sys
+    try:
+        socket.create_connection((sys.argv[1], 5000), 20)
+    except OSError as error:
+        print(type(error).__name__)
+''')
 
 
 def _runs(pid):
@@ -139,6 +147,38 @@ class HostTest(LabCase):
         self.assertNotIn('tbf', one.run(['tc', 'qdisc']).stdout)
         two.link().limit(receive=1 << 20)
         self.assertGreater(seconds(2 << 20), 1.5)
+
+    def test_taps_are_put_into_a_bridge(self):
+        lab = self.lab()
+        host, other = lab.add_host('one'), lab.add_host('two')
+        host.link().add_bridge('br-test')
+        # the host is reached by its address as before, by the bridge
+        self.assertIn(' br-test ', host.run(
+            ['ip', 'route', 'get', other.address]).stdout)
+        self.assertEqual('ConnectionRefusedError\n', other.run(
+            [sys.executable, '-c', REACH, host.address]).stdout)
+        host.run(['ip', 'tuntap', 'add', 'tap-early', 'mode', 'tap'])
+        watch = host.start('taps', [sys.executable, '-m', 'lab.hosts.taps',
+                                    'br-test'], cwd=TOP)
+
+        def ports():
+            links = json.loads(host.run(
+                ['ip', '-json', 'link', 'show', 'master', 'br-test']).stdout)
+            return {one['ifname'] for one in links if 'UP' in one['flags']}
+
+        self.eventually(lambda: ports() == {'eth0', 'tap-early'},
+                        'tap that was there')
+        for _ in range(20):
+            # gone before anybody can look
+            host.run(['sh', '-c', 'ip tuntap add tap-brief mode tap;'
+                      'ip link del tap-brief'])
+        for name in ('tap-late', 'other'):
+            host.run(['ip', 'tuntap', 'add', name, 'mode', 'tap'])
+        self.eventually(lambda: 'tap-late' in ports(), 'tap that came')
+        self.assertEqual({'eth0', 'tap-early', 'tap-late'}, ports())
+        self.assertTrue(watch.is_alive())
+        lab.destroy()
+        self.assert_gone(lab.name)
 
     def test_bad_names(self):
         for name in ('', 'UPPER', 'toolong', 'a b'):
