@@ -21,13 +21,15 @@ class Network:
     :param lab: name of the lab
     :param number: among the lab's networks, from 0
     :param subnet: text, None to choose a free one
+    :param taken: networks chosen already that do not exist yet
     """
 
-    def __init__(self, lab, name, number, subnet=None):
+    def __init__(self, lab, name, number, subnet=None, taken=()):
         self.name = name
         self.bridge = 'lab-%s-%d' % (lab, number)
         self.subnet = ipaddress.ip_network(
-            subnet or _free_subnet('%s %s' % (lab, name)))
+            subnet or _free_subnet('%s %s' % (lab, name), [
+                one.subnet for one in taken]))
 
     @property
     def gateway(self):
@@ -79,6 +81,24 @@ class Link:
             for index in (inner, inside.link_lookup(ifname='lo')[0]):
                 inside.link('set', index=index, state='up')
 
+    def add_bridge(self, name):
+        """Have the host bridge this network with interfaces of its own.
+
+        The host's end becomes a port of a new bridge in the host, to
+        which its address goes.
+
+        :param name: of the bridge
+        """
+        with IPRoute(netns=self._netns) as inside:
+            inside.link('add', ifname=name, kind='bridge')
+            bridge = inside.link_lookup(ifname=name)[0]
+            inner = inside.link_lookup(ifname=self.interface)[0]
+            inside.flush_addr(index=inner)
+            inside.link('set', index=inner, master=bridge)
+            inside.addr('add', index=bridge, address=self.address,
+                        prefixlen=self._network.subnet.prefixlen)
+            inside.link('set', index=bridge, state='up')
+
     def limit(self, send=None, receive=None):
         """Limit what the host can send and receive here.
 
@@ -129,11 +149,11 @@ def _delete(interface):
             ip.link('del', index=index)
 
 
-def _free_subnet(text):
-    """Choose a /24 by hash; the next one if the machine uses it."""
+def _free_subnet(text, taken):
+    """Choose a /24 by hash; the next one if it is in use or taken."""
     subnets = list(RANGE.subnets(new_prefix=24))
     first = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
-    used = _used()
+    used = _used() + taken
     for step in range(len(subnets)):
         subnet = subnets[(first + step) % len(subnets)]
         if not any(subnet.overlaps(other) for other in used):
