@@ -15,11 +15,13 @@ from nova_dedup_migrate.hypervisor import direct
 from nova_dedup_migrate.hypervisor import memory
 from nova_dedup_migrate.hypervisor import options
 from nova_dedup_migrate.pagecache import ask
+from nova_dedup_migrate.pagecache import guestagent
 from nova_dedup_migrate.pagecache import port
 from nova_dedup_migrate.pagecache import transport
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.debian_guest import rig
 from nova_dedup_migrate.tests.functional import qemus
+from nova_dedup_migrate.tests.functional.lister import pageflags
 
 WEB_BYTES = client.FILES * client.FILE_BYTES
 #: Bytes a second: a pass over memory takes seconds, and the loads go on.
@@ -78,6 +80,10 @@ class DebianGuestTest(base.TestCase):
         self.assertEqual(0, web.errors)
         self.assertGreater(web.requests, 0)
         begin, _ = self.loaded('db', 5, clients=2)
+        # where the machine is busy, none may have ended by now
+        self.eventually(
+            lambda: self.rig.talk.window('db', begin, begin + 1e6).requests,
+            'transactions', 600, interval=0.5)
         self.rig.talk.stop('db')
         database = self.rig.talk.window('db', begin,
                                         self.rig.talk.clock().guest + 1)
@@ -93,6 +99,7 @@ class DebianGuestTest(base.TestCase):
 
     def listed(self):
         """What is listed is on disk, and is 95 % of what is cached."""
+        self.asked_by_agent()
         found = self.rig.list()
         flags = self.rig.page_flags()
         verdict = self.rig.verify(found, self.folder, flags)
@@ -104,6 +111,21 @@ class DebianGuestTest(base.TestCase):
         # the guest runs while it lists, and some pages change
         self.assertLess(len(verdict.wrong), 0.001 * verdict.right)
         self.assertGreaterEqual(verdict.right, WEB_BYTES // 4096)
+        rest = pageflags.rest(self.rig.memory(self.folder), flags,
+                              verdict.listed)
+        self.say('left to be sent, %.0f MB: %s', rest.total() / 1e6,
+                 ', '.join('%s %.1f' % (name, size / 1e6)
+                           for name, size in rest.most_common()))
+
+    def asked_by_agent(self):
+        """qemu-guest-agent's guest-exec leads to the same lister."""
+        guest = self.rig.guest
+        found = ask.Asker(guest, [guestagent.AgentTransport(guest)],
+                          transport.Limits(120.0)).ask()
+        self.say('asked by agent: %s', found)
+        self.assertEqual(('agent', 'taken', ''),
+                         (found.way, found.outcome, found.reason))
+        self.assertGreaterEqual(found.taken_pages, WEB_BYTES // 4096)
 
     def test_teleport_under_load(self):
         self.warmed()

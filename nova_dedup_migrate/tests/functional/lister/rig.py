@@ -15,12 +15,9 @@ from nova_dedup_migrate.hypervisor import direct
 from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.tests.functional.lister import image
 from nova_dedup_migrate.tests.functional.lister import listing
+from nova_dedup_migrate.tests.functional.lister import pageflags
 
-PAGE = 4096
-#: Bits of /proc/kpageflags (Linux, include/uapi/linux/kernel-page-flags.h)
-_UPTODATE, _DIRTY, _LRU, _WRITEBACK = 1 << 3, 1 << 4, 1 << 5, 1 << 8
-_ANON, _SWAPBACKED, _TAIL = 1 << 12, 1 << 14, 1 << 16
-_SLAB, _BUDDY, _RESERVED, _PGTABLE = 1 << 7, 1 << 10, 1 << 32, 1 << 26
+PAGE = pageflags.PAGE
 
 
 @dataclasses.dataclass
@@ -123,9 +120,11 @@ class Guest:
         Those of the initial file system (not on a disk) are told apart by
         being on no disk's list: they are swap-backed or always dirty.
         """
-        not_ours = (_ANON | _SWAPBACKED | _DIRTY | _WRITEBACK | _SLAB
-                    | _BUDDY | _RESERVED | _PGTABLE)
-        wanted = _LRU | _UPTODATE
+        not_ours = (
+            pageflags.ANON | pageflags.SWAPBACKED | pageflags.DIRTY
+            | pageflags.WRITEBACK | pageflags.SLAB | pageflags.BUDDY
+            | pageflags.RESERVED | pageflags.PGTABLE)
+        wanted = pageflags.LRU | pageflags.UPTODATE
         return {number for number, value in enumerate(flags)
                 if value & (wanted | not_ours) == wanted}
 
