@@ -2,7 +2,8 @@
 """A cache of things that are built once: one directory for each key.
 
 An entry is built in a temporary directory beside its place and renamed, so
-it is either whole or not there; a lock keeps two builders apart.
+it is either whole or not there; a lock keeps two builders apart.  When one
+is added, those of its kind that nobody has asked for in weeks go.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,9 @@ import os
 from pathlib import Path
 import shutil
 import tempfile
+import time
+
+_UNUSED_S = 14 * 86400.0
 
 
 def root() -> Path:
@@ -42,6 +46,7 @@ def entry(kind: str, name: str, build: Callable[[Path], None]) -> Path:
     parent = root() / kind
     place = parent / name
     if place.is_dir():
+        os.utime(place)
         return place
     parent.mkdir(parents=True, exist_ok=True)
     with open(parent / f'.{name}.lock', 'w') as lock:
@@ -56,4 +61,23 @@ def entry(kind: str, name: str, build: Callable[[Path], None]) -> Path:
         except BaseException:
             shutil.rmtree(work, ignore_errors=True)
             raise
+    _forget(parent)
     return place
+
+
+def _forget(parent: Path) -> None:
+    """Remove what was last asked for long ago, or left by a builder that
+    was killed then."""
+    for path in parent.iterdir():
+        try:
+            if (path.is_symlink() or not path.is_dir()
+                    or time.time() - path.stat().st_mtime < _UNUSED_S):
+                continue
+            gone = path
+            if not path.name.startswith('.'):
+                # nobody may find a part of it
+                gone = path.rename(parent / f'.{path.name}.gone')
+            shutil.rmtree(gone)
+        except OSError:
+            # another program does the same, or it is not ours to remove
+            continue

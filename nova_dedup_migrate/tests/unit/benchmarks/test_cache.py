@@ -43,3 +43,20 @@ class CacheTest(base.TestCase):
         path.write_text('2')
         keys.add(cache.key('a', [path]))
         self.assertEqual(5, len(keys))
+
+    def test_what_nobody_asks_for_goes(self):
+        def build(work):
+            (work / 'x').write_text('x')
+
+        old = [cache.entry('kind', name, build) for name in ('a', 'b')]
+        left = self.root / 'kind' / '.c.killed'
+        left.mkdir()
+        for path in (*old, left):
+            os.utime(path, (0, 0))
+        cache.entry('other', 'c', build)
+        # this one is asked for again
+        cache.entry('kind', 'a', build)
+        cache.entry('kind', 'c', build)
+        self.assertEqual({'a', 'c'}, {
+            path.name for path in (self.root / 'kind').iterdir()
+            if path.is_dir()})
