@@ -102,6 +102,7 @@ class PageCache(campaign.Campaign):
     def _forget_guests(self) -> None:
         compute = client.connect(self._cloud).compute
         for one in self._guests.values():
+            one.close()
             compute.delete_server(one.server, force=True)
         self._guests.clear()
 
@@ -123,6 +124,7 @@ class PageCache(campaign.Campaign):
         """Have no more to do with the guest."""
         one = self._guests.pop((task.cell.workload, task.variant), None)
         if one is not None:
+            one.close()
             client.connect(self._cloud).compute.delete_server(
                 one.server, force=True)
 

@@ -5,9 +5,11 @@
     drop()               the page cache goes
     arrived(...)         after the migration: the points of the series
     verify()             the load ends; (bytes, errors)
+    noticed(...)         what its users noticed, for the record
 """
 
 import abc
+import collections
 from pathlib import Path
 import time
 
@@ -22,11 +24,13 @@ from lab import instances
 from lab.debian import client as debian_client
 from lab.debian import image
 from lab.debian import line
+from lab.debian import web
+from lab.services import instance_network
 
 #: KB/s at which the small guest reads.
 READ_RATE = 8000
-#: Requests a second of the web server: 6 MB/s; the database goes as fast as
-#: it can.
+#: Requests a second of the web server, which come from outside: 6 MB/s; the
+#: database goes as fast as it can.
 WEB_RATE = 20
 DEBIAN_GB = 3
 
@@ -81,6 +85,17 @@ class Guest(abc.ABC):
     @abc.abstractmethod
     def verify(self) -> tuple[int, int]:
         pass
+
+    def noticed(self, resumed: float) -> dict:
+        """What users of its services noticed, after verify().
+
+        :param resumed: host's time at which it was seen to run
+        """
+        return {}
+
+    def close(self) -> None:
+        """Leave it alone; idempotent."""
+        return
 
 
 class SmallGuest(Guest):
@@ -148,11 +163,16 @@ class DebianGuest(Guest):
         server = instances.wait_active(
             client.connect(cloud).compute,
             instances.boot_image(cloud, name, kind, guest.DEBIAN_IMAGE,
-                                 image.MEMORY_MIB, DEBIAN_GB), 600)
+                                 image.MEMORY_MIB, DEBIAN_GB,
+                                 attached=workload.load == 'web'), 600)
         made = cls(cloud, server, workload)
         made._talk = debian_client.DebianGuest(
             line.TerminalLine(made.console()))
         made._talk.wait_ready(1200)
+        made._web = None
+        if workload.load == 'web':
+            made._web = web.WebLoad(instance_network.address(cloud, server))
+            made._web.learn()
         return made
 
     def attach(self) -> None:
@@ -163,9 +183,10 @@ class DebianGuest(Guest):
         if not self._workload.load:
             return
         self._talk.warm(self._workload.load)
-        self._talk.start(self._workload.load,
-                         rate=WEB_RATE if self._workload.load == 'web'
-                         else 0)
+        if self._web is not None:
+            self._web.start(WEB_RATE)
+        else:
+            self._talk.start(self._workload.load)
         self._clock = self._talk.clock()
         time.sleep(BEFORE_S)
 
@@ -177,6 +198,9 @@ class DebianGuest(Guest):
         if not self._workload.load:
             return []
         time.sleep(max(0.0, seen.resumed + AFTER_S + 1 - time.monotonic()))
+        if self._web is not None:
+            return series.of_requests(self._web.requests(), seen.resumed,
+                                      self._web.began, time.monotonic())
         now = self._talk.clock()
         resumed = now.guest - (now.host - seen.resumed)
         return series.of_windows(
@@ -185,12 +209,32 @@ class DebianGuest(Guest):
 
     def verify(self) -> tuple[int, int]:
         found = []
-        if self._workload.load:
+        if self._web is not None:
+            self._web.stop()
+        elif self._workload.load:
             self._talk.stop(self._workload.load)
         for what in debian_client.VERIFIED:
             found.append(self._talk.verify(what))
         return (sum(one.bytes for one in found),
                 sum(one.errors for one in found))
+
+    def noticed(self, resumed: float) -> dict:
+        if self._web is None:
+            return {}
+        requests = self._web.requests()
+        outcomes = collections.Counter(one.outcome for one in requests)
+        return {
+            'outage_s': series.outage(requests, resumed, self._web.began,
+                                      self._web.ended),
+            'answers': outcomes[web.GOOD],
+            'failed_requests': outcomes[web.FAILED],
+            'wrong_answers': outcomes[web.WRONG],
+        }
+
+    def close(self) -> None:
+        if self._web is not None:
+            self._web.stop()
+        self._talk.close()
 
 
 GUESTS = {'small': SmallGuest, 'debian': DebianGuest}

@@ -23,7 +23,7 @@ _HEADER = ['guest', 'Mbit/s', 'migration', 'total, s', 'ratio', 'memory, MB',
            'ratio', 'disk, MB', 'downtime, ms', 'first 5 s', '<= stock',
            '>= 0.95', 'paper, MB']
 _LOAD = ['guest', 'Mbit/s', 'migration', 'p99, ms: before', 'first 5 s',
-         'later', 'other processors']
+         'later', 'outage, s', 'failed', 'other processors']
 _LISTER = ['guest', 'Mbit/s', 'migration', 's/GB', 'processor, s/GB',
            'listed', '<= 0.25', '>= 0.95']
 
@@ -89,6 +89,8 @@ def load_table(report: dict) -> str:
         [cell['workload'], str(cell['rate']), name,
          *(rst.show(variant[field], 0, 1000.0)
            for field in ('p99_before', 'p99_first', 'p99_after')),
+         rst.show(variant['outage_s'], 2),
+         rst.show(variant['failed_requests'], 0),
          rst.show(variant['neighbours'], 1)]
         for cell in report['cells']
         for name, variant in cell['variants'].items()]

@@ -3,15 +3,21 @@
 
 A point is {'t': seconds since the guest resumed, at its end, 'mbps': MB/s
 that were read, and of loads with requests 'requests' that succeeded, 'errors'
-that did not, 'p50' and 'p99': their latency in s; None of the others}.
+that did not, 'p50' and 'p99': their latency in s; None of the others, and
+where no request succeeded}.
 """
 
 import bisect
+import math
 
 from benchmarks.guest.report import GuestReport
 from benchmarks.page_cache.cells import AFTER_S
 from benchmarks.page_cache.cells import BEFORE_S
 from benchmarks.page_cache.cells import FIRST_S
+from lab.debian import web
+
+#: Seconds by which a guest may be seen to run too late.
+_LATE_S = 1.0
 
 Point = dict[str, float | None]
 
@@ -35,13 +41,64 @@ def of_reports(reports: list[tuple[float, GuestReport]],
 
 
 def of_windows(windows, resumed: float) -> list[Point]:
-    """Points of the Debian guest.
+    """Points of the load in the Debian guest.
 
     :param windows: lab.debian.client.Window
     :param resumed: guest's time
     """
-    return [_point(one.end - resumed, one.throughput, one.p50, one.p99,
-                   one.requests, one.errors) for one in windows]
+    return [_point(one.end - resumed, one.throughput, one.p50 or None,
+                   one.p99 or None, one.requests, one.errors)
+            for one in windows]
+
+
+def of_requests(requests: list[web.Request], resumed: float, began: float,
+                ended: float) -> list[Point]:
+    """Points of the load from outside, whole seconds from the resumption.
+
+    A request counts when it ends.
+
+    :param requests: in the order of their ends
+    :param resumed, began, ended: host's times: of the guest, and of the load
+    """
+    points = []
+    ends = [one.end for one in requests]
+    for t in range(math.ceil(began - resumed) + 1,
+                   math.floor(ended - resumed) + 1):
+        some = requests[bisect.bisect_right(ends, resumed + t - 1):
+                        bisect.bisect_right(ends, resumed + t)]
+        good = [one for one in some if one.outcome == web.GOOD]
+        latencies = sorted(one.latency for one in good)
+        points.append(_point(
+            t, sum(one.bytes for one in good) / 1e6,
+            _percentile(latencies, 50), _percentile(latencies, 99),
+            len(good), len(some) - len(good)))
+    return points
+
+
+def _percentile(values: list[float], percent: int) -> float | None:
+    """Of sorted values, the least that so many are not above."""
+    if not values:
+        return None
+    return round(values[math.ceil(len(values) * percent / 100) - 1], 6)
+
+
+def outage(requests: list[web.Request], resumed: float, began: float,
+           ended: float) -> float | None:
+    """The longest time without an answer around the resumption: of those
+    that reach into the first seconds after it.
+
+    The arguments are those of of_requests.
+
+    :returns: s; None if the load did not run then
+    """
+    if not began <= resumed <= ended:
+        return None
+    times = [began, *(one.end for one in requests
+                      if one.outcome == web.GOOD), ended]
+    return round(max(
+        after - before
+        for before, after in zip(times, times[1:], strict=False)
+        if after >= resumed - _LATE_S and before <= resumed + FIRST_S), 3)
 
 
 def _point(t: float, mbps: float, p50: float | None = None,
@@ -53,14 +110,13 @@ def _point(t: float, mbps: float, p50: float | None = None,
 
 def mean(points: list[Point], begin: float, end: float,
          field: str = 'mbps') -> float | None:
-    """Mean of a field of the points in (begin, end], None if there are
-    none or it is not known."""
+    """Mean of a field of the points in (begin, end] of which it is known,
+    None if there are none."""
     times = [one['t'] for one in points]
-    some = points[bisect.bisect_right(times, begin):
-                  bisect.bisect_right(times, end)]
-    if not some or any(one[field] is None for one in some):
-        return None
-    return sum(one[field] for one in some) / len(some)
+    some = [one[field] for one in points[bisect.bisect_right(times, begin):
+                                         bisect.bisect_right(times, end)]
+            if one[field] is not None]
+    return sum(some) / len(some) if some else None
 
 
 def kept(points: list[Point], asked: float) -> list[Point]:

@@ -18,8 +18,8 @@ from benchmarks.page_cache import series
 
 FIGURES = ('total_time_s', 'downtime_ms', 'link_bytes', 'memory_bytes',
            'disk_bytes', 'recovery', 'p99_before', 'p99_first', 'p99_after',
-           'lister_s_per_gb', 'lister_cpu_s_per_gb', 'coverage',
-           'neighbours')
+           'outage_s', 'failed_requests', 'lister_s_per_gb',
+           'lister_cpu_s_per_gb', 'coverage', 'neighbours')
 #: Link bytes of memory of the web server, as a part of stock's.
 WEB_SHARE = 0.15
 RECOVERY = 0.95

@@ -51,7 +51,8 @@ def run(cloud, guest: guests.Guest, variant: Variant) -> dict:
             seen.listener.close()
     verified, wrong_pages = guest.verify()
     return record(moved, points, asked - seen.resumed) | {
-        'verified': verified, 'errors': wrong_pages}
+        'verified': verified, 'errors': wrong_pages,
+        **guest.noticed(seen.resumed)}
 
 
 def _wait_seen(seen: arrival.Arrival) -> None:
@@ -91,6 +92,10 @@ def wrong(kept: dict, variant: Variant) -> str:
         return f'the guest found {kept["errors"]} wrong pages'
     if not kept['verified']:
         return 'the guest verified nothing'
+    if kept.get('wrong_answers'):
+        return f'{kept["wrong_answers"]} wrong answers came'
+    if kept.get('answers') == 0:
+        return 'no request was answered'
     used = kept['strategy']
     if variant.kind == 'stock' and used not in ('', 'stock'):
         return f'{used} was used'

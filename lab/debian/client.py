@@ -13,10 +13,10 @@
     guest.stop('web')
     guest.verify('files')
 
-Both loads run in the guest and ask its servers over its loopback: the
-lab's instances have no network.  What a load measures stays in the guest
-until it is asked for, so nothing is lost while the guest moves: the last
-quarter of an hour, and the last 131072 requests.
+Both loads run in the guest and ask its servers over its loopback; web loads
+the web server from outside.  What a load measures stays in the guest until
+it is asked for, so nothing is lost while the guest moves: the last quarter
+of an hour, and the last 131072 requests.
 
 All times are seconds of the guest's monotonic clock, which stands still
 while the guest is stopped; clock() tells what the host's said meanwhile.

@@ -38,7 +38,7 @@ TIMEOUT = 100.0
 CLIENTS = 4
 _PAUSE = 0.1
 #: Seconds that requests have to end in, once the load is to stop.
-_GRACE = 10.0
+_GRACE = 30.0
 _ERRORS = (OSError, http.client.HTTPException)
 
 

@@ -14,6 +14,7 @@ from benchmarks.page_cache import summary
 from benchmarks.page_cache import trial
 from lab import instances
 from lab import migrations
+from lab.debian import web
 from nova_dedup_migrate.tests import base
 
 
@@ -89,6 +90,12 @@ class SeriesTest(base.TestCase):
         # asked for 15 s before; those 20 s before count
         self.assertEqual(0.5, series.recovery(points, -15.0))
 
+    def test_latency_is_of_the_seconds_that_have_any(self):
+        points = [{'t': 1.0, 'p99': 0.5}, {'t': 2.0, 'p99': None},
+                  {'t': 3.0, 'p99': 1.5}]
+        self.assertEqual(1.0, series.mean(points, 0.0, 5.0, 'p99'))
+        self.assertIsNone(series.mean(points[1:2], 0.0, 5.0, 'p99'))
+
     def test_without_points_nothing_is_known(self):
         self.assertIsNone(series.recovery([], -15.0))
         self.assertIsNone(series.recovery(self.points(t1=1.0), -15.0))
@@ -97,6 +104,47 @@ class SeriesTest(base.TestCase):
         points = self.points(t_40=1.0, t_30=1.0, t60=1.0, t61=1.0)
         self.assertEqual([-30.0, 60.0], [
             one['t'] for one in series.kept(points, -15.0)])
+
+
+class RequestsTest(base.TestCase):
+    """The guest resumed at 100."""
+
+    def requests(self, *figures):
+        return [web.Request(end - latency, end, 1_000_000, outcome)
+                for end, latency, outcome in figures]
+
+    def test_points_are_whole_seconds_from_the_resumption(self):
+        points = series.of_requests(self.requests(
+            (97.2, 0.1, web.GOOD), (98.5, 0.2, web.GOOD),
+            (98.9, 0.4, web.GOOD), (99.0, 0.3, web.GOOD),
+            (100.5, 9.0, web.FAILED), (101.0, 2.0, web.GOOD),
+            (101.5, 0.1, web.GOOD)), 100.0, 97.5, 101.7)
+        self.assertEqual(
+            # in 97 and in 101 the load did not run all the time
+            [{'t': -1, 'mbps': 3.0, 'p50': 0.3, 'p99': 0.4, 'requests': 3,
+              'errors': 0},
+             {'t': 0, 'mbps': 0.0, 'p50': None, 'p99': None, 'requests': 0,
+              'errors': 0},
+             {'t': 1, 'mbps': 1.0, 'p50': 2.0, 'p99': 2.0, 'requests': 1,
+              'errors': 1}], points)
+
+    def outage(self, *figures, began=90.0, ended=160.0):
+        return series.outage(self.requests(*figures), 100.0, began, ended)
+
+    def test_an_outage_is_around_the_resumption(self):
+        found = [(end, 0.1, web.GOOD) for end in (
+            91.0, 98.0, 98.5, 101.0, 101.5, 104.9, 106.0, 150.0)]
+        # 7 s are too early and 44 s too late
+        self.assertEqual(3.4, self.outage(*found))
+        found[4] = (101.5, 0.1, web.FAILED)
+        self.assertEqual(3.9, self.outage(*found))
+
+    def test_an_outage_may_last(self):
+        self.assertEqual(61.5, self.outage((98.5, 0.1, web.GOOD)))
+
+    def test_without_a_load_there_is_none(self):
+        self.assertIsNone(self.outage(began=101.0))
+        self.assertIsNone(self.outage(ended=99.0))
 
 
 class TrialTest(base.TestCase):
@@ -116,6 +164,12 @@ class TrialTest(base.TestCase):
         self.assertEqual('', trial.wrong(good, stock))
         self.assertIn('3 wrong', trial.wrong({**good, 'errors': 3}, ours))
         self.assertIn('nothing', trial.wrong({**good, 'verified': 0}, ours))
+        served = {**good, 'answers': 9, 'wrong_answers': 0}
+        self.assertEqual('', trial.wrong(served, ours))
+        self.assertIn('2 wrong answers', trial.wrong(
+            {**served, 'wrong_answers': 2}, ours))
+        self.assertIn('no request', trial.wrong(
+            {**served, 'answers': 0}, ours))
         other = {**good, 'strategy': 'page_cache'}
         self.assertEqual('', trial.wrong(other, ours))
         self.assertIn('page_cache was used', trial.wrong(other, stock))
@@ -191,7 +245,8 @@ class PublishTest(ReportCase):
 
     def test_files(self):
         report = self.build(
-            stock=record(60.0, 500e6, recovery=0.9),
+            stock=record(60.0, 500e6, recovery=0.9, outage_s=1.25,
+                         failed_requests=0),
             teleport=record(20.0, 70e6, 'stock', 0.97,
                             page_cache=listed(0.1, 96_000, 100_000)))
         folder = self.temporary_dir() / 'results'
@@ -203,5 +258,7 @@ class PublishTest(ReportCase):
         self.assertIn('487', main)
         self.assertIn('page-cache-debian-web-server-100-mbit-s.svg',
                       (folder / 'page-cache-series.inc').read_text())
+        load = (folder / 'page-cache-load.inc').read_text()
+        self.assertIn(' 1.25 ', load)
         self.assertEqual(report, json.loads(
             (folder / 'page-cache.json').read_text()))
