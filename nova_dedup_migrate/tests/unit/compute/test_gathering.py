@@ -252,18 +252,25 @@ class GathererTest(base.TestCase):
     def test_options(self):
         self.driver._get_migration_flags.return_value = (
             libvirt.VIR_MIGRATE_POSTCOPY | libvirt.VIR_MIGRATE_AUTO_CONVERGE
-            | libvirt.VIR_MIGRATE_PARALLEL | libvirt.VIR_MIGRATE_TLS)
+            | libvirt.VIR_MIGRATE_TLS)
         self.conf.config(group='libvirt', live_migration_downtime=700,
                          live_migration_downtime_steps=3,
                          live_migration_downtime_delay=20,
-                         live_migration_parallel_connections=4,
                          live_migration_completion_timeout=30,
                          live_migration_timeout_action='force_complete')
         self.assertEqual(facts.Options(
             downtime_ms=700, downtime_steps=(
                 (0, 233), (40, 388), (80, 544), (120, 700)),
-            switch_over=0.15,
-            multifd_channels=4, postcopy=True,
+            switch_over=0.15, postcopy=True,
             auto_converge=True, tls=True, timeout=60, force_complete=True,
             strategy='auto', strategy_source='nova.conf', min_gain=0.05),
             self.gather().options)
+
+    def test_parallel(self):
+        option = 'live_migration_parallel_connections'
+        if option not in gathering.CONF.libvirt:
+            self.skipTest('this Nova migrates over one connection')
+        self.conf.config(group='libvirt', **{option: 4})
+        self.driver._get_migration_flags.return_value = (
+            libvirt.VIR_MIGRATE_PARALLEL)
+        self.assertEqual(4, self.gather().options.multifd_channels)
