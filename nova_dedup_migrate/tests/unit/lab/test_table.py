@@ -44,5 +44,5 @@ class TestShow(base.TestCase):
 
     def test_one_kind_is_compared_with_nothing(self):
         text = demonstration.show([self.outcome('stock', 1.0, 1, None)])
-        self.assertNotIn('%', text)
+        self.assertNotIn('% of the', text)
         self.assertIn('  -  ', text)
