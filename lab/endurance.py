@@ -30,9 +30,12 @@ from lab.services import nova
 from lab.trials import Ledger
 from lab.trials import Trial
 
+#: While the destination's nova-compute prepares itself.
+_PREPARING = 'preparing'
 #: Part of the bytes of an undisturbed migration after which a fault is
 #: struck; before: as soon as Nova has taken the request; random: None.
-MOMENTS = {'before': 0.0, 'during': 0.4, 'end': 0.9, 'random': None}
+MOMENTS = {'before': 0.0, _PREPARING: 0.0, 'during': 0.4, 'end': 0.9,
+           'random': None}
 #: Those that are tried if nothing is said.
 USUAL = ('before', 'during', 'end')
 NAMES = (*faults.FAULTS, *crowd.SIZES)
@@ -42,6 +45,10 @@ _NAME = 'endure'
 _BOOT = 600.0
 #: Seconds until Nova comes to rest at the latest.
 _REST = 300
+#: Seconds that preparing takes, or more.
+_PREPARES = 1.0
+#: Seconds between two questions whether Nova still migrates.
+_ASK = 0.5
 #: Seconds in which Nova finds a host for a new migration.
 _AGAIN = 150
 _FINAL = ('completed', 'error', 'failed', 'cancelled')
@@ -169,7 +176,8 @@ class Endurance:
         sent = scene.source.link('migration').carried()[0]
         self._compute.live_migrate_server(self._server,
                                           block_migration='auto')
-        if not self._wait_for(share * self._bytes, scene.source, sent):
+        if not (self._wait_prepares() if trial.moment == _PREPARING else
+                self._wait_for(share * self._bytes, scene.source, sent)):
             trial.note = 'struck after it'
         started = time.monotonic()
         self._strike(fault, scene, trial)
@@ -208,14 +216,28 @@ class Endurance:
         found = list(self._compute.migrations(instance_uuid=self._server.id))
         return max((one.id for one in found), default=None)
 
+    def _wait_prepares(self):
+        """Wait until the middle of it; False if Nova was faster."""
+        status = ''
+        while status in ('', 'accepted', 'queued') and self._migrates():
+            found = list(self._compute.server_migrations(self._server))
+            status = found[-1].status if found else ''
+            time.sleep(0.02)
+        time.sleep(random.random() * _PREPARES)  # noqa: S311
+        return status == _PREPARING
+
     def _wait_for(self, share, source, sent):
         """Wait until that many bytes have gone; False if Nova was faster.
 
         How many an undisturbed migration sends varies by some percent.
         """
+        asked = time.monotonic()
         while source.link('migration').carried()[0] - sent < share:
-            if not self._migrates():
-                return False
+            # An answer takes longer than the last part of a migration.
+            if time.monotonic() - asked > _ASK:
+                if not self._migrates():
+                    return False
+                asked = time.monotonic()
             time.sleep(0.02)
         return not share or self._migrates()
 

@@ -68,6 +68,8 @@ def left(cloud, known=frozenset()):
                    client.connect(cloud).compute.servers(all_projects=True)}
         found = set(_on_hosts(cloud, servers))
         found |= set(_allocations(cloud, servers))
+        if cloud.settings.has_cinder:
+            found |= set(_attachments(cloud, servers))
         if not found - known or time.monotonic() > deadline:
             return found - known
         time.sleep(1)
@@ -116,3 +118,15 @@ def _allocations(cloud, servers):
         for uuid, name in servers.items():
             if name == provider.name and uuid not in consumers:
                 yield '%s: no allocation of instance %s' % (name, uuid)
+
+
+def _attachments(cloud, servers):
+    """Yield volumes that are attached twice, or to what is gone."""
+    attached = [(one.volume_id, one.instance) for one in
+                client.connect(cloud).block_storage.attachments()]
+    for volume, uuid in sorted(set(attached)):
+        if uuid not in servers:
+            yield 'volume %s: attached to %s' % (volume, uuid)
+        elif attached.count((volume, uuid)) > 1:
+            yield 'volume %s: %d attachments to instance %s' % (
+                volume, attached.count((volume, uuid)), uuid)

@@ -115,6 +115,9 @@ class LeftTest(VerdictCase):
         self.addCleanup(patcher.stop)
         self.allocations = {'compute1': [UUID], 'compute2': []}
         connection = self.replace(client, 'connect').return_value
+        self.attachments = []
+        connection.block_storage.attachments.side_effect = (
+            lambda: iter(self.attachments))
         connection.compute.servers.return_value = [self.server]
         providers = []
         for name in self.allocations:
@@ -171,3 +174,18 @@ class LeftTest(VerdictCase):
                           'compute2: allocation of ' + LOST,
                           'compute2: allocation of instance ' + UUID],
                          self.left())
+
+    def attach(self, volume, uuid):
+        self.attachments.append(mock.Mock(
+            spec=['volume_id', 'instance'], volume_id=volume, instance=uuid))
+
+    def test_attachments(self):
+        self.cloud.settings = settings.Settings(profile='volume')
+        self.attach('v1', UUID)
+        self.attach('v2', UUID)
+        self.assertEqual([], self.left())
+        self.attach('v2', UUID)
+        self.attach('v3', LOST)
+        self.assertEqual(
+            ['volume v2: 2 attachments to instance ' + UUID,
+             'volume v3: attached to ' + LOST], self.left())
