@@ -119,7 +119,8 @@ class DedupMigrate:
         self._recovery = recovery.Recovery(
             CONF.host, self._driver._host.get_guest, self._state_at,
             manager, self._journal)
-        self._stranded = stranded.Stranded(CONF.host, manager)
+        self._stranded = stranded.Stranded(CONF.host, manager,
+                                           self._recovery.run)
         for begin in (self._recovery.begin,
                       functools.partial(self._stranded.begin, context)):
             try:

@@ -11,9 +11,10 @@ lost keeps its allocations and its status for ever.
 So Nova's start-up is not shown such an instance, and what its newest
 migration says decides::
 
-    accepted           the request may still come: wait for it
-    queued, preparing  it was lost: nobody else has what it needs
-    running            likewise, where the journal knows nothing of it
+    accepted    the request may still come: wait for it
+    queued      it was lost: nobody else has what it needs
+    preparing   likewise; what the destination has prepared is rolled back
+    running     likewise, where the journal knows nothing of it
 
 Where Nova has cleared the task state, as before 34, the request is refused
 when it comes: the instance may have been promised to somebody else.
@@ -29,11 +30,16 @@ from nova.compute import task_states
 from nova.objects import fields
 from oslo_log import log as logging
 
+from nova_dedup_migrate.compute import prepared
+
 LOG = logging.getLogger(__name__)
 
 #: Seconds after which nothing comes any more: the calls that Nova makes
 #: before it sends the request time out after 60.
 WAIT_S = 90.0
+#: Seconds after which a destination has prepared itself, unless it has to
+#: fetch an image; what goes on there is not to be rolled back meanwhile.
+PREPARED_S = 30.0
 _LOOK_S = 1.0
 #: Statuses of a migration that Nova has not finished with.
 _OPEN = ('accepted', 'queued', 'preparing', 'running')
@@ -44,11 +50,13 @@ class Stranded:
 
     :param host: name of this host
     :param manager: nova.compute.manager.ComputeManager
+    :param roll_back: callable(journal.Entry), recovery.Recovery.run
     """
 
-    def __init__(self, host, manager):
+    def __init__(self, host, manager, roll_back):
         self._host = host
         self._manager = manager
+        self._roll_back = roll_back
         self._lock = threading.Lock()
         self._waiting = set()
         self._stopping = threading.Event()
@@ -92,7 +100,8 @@ class Stranded:
         """Settle one; never raises."""
         try:
             context = nova_context.get_admin_context()
-            if self._is_lost(migration):
+            if (self._is_lost(migration)
+                    and not self._undone(context, instance_uuid, migration)):
                 self._give_up(context, instance_uuid, migration)
         except Exception:
             LOG.exception('Live migration %s, which nova-compute had not '
@@ -118,6 +127,32 @@ class Stranded:
                 return True
             self._stopping.wait(_LOOK_S)
         return False
+
+    def _undone(self, context, instance_uuid, migration):
+        """Roll back what the destination has prepared.
+
+        :returns: whether that was possible
+        """
+        if migration.status not in ('preparing', 'running'):
+            return False
+        if self._stopping.wait(PREPARED_S):
+            return True
+        instance = objects.Instance.get_by_uuid(
+            context, instance_uuid, expected_attrs=[
+                'info_cache', 'metadata', 'system_metadata', 'flavor',
+                'numa_topology', 'pci_requests'])
+        try:
+            entry = prepared.entry(self._manager, context, instance,
+                                   migration)
+        except Exception as error:
+            LOG.warning('What %(host)s has prepared for the instance may '
+                        'be left there: %(error)s',
+                        {'host': migration.dest_compute, 'error': error},
+                        instance=instance)
+            return False
+        self.arrived(instance_uuid)
+        self._roll_back(entry)
+        return True
 
     def _give_up(self, context, instance_uuid, migration):
         """Undo what Nova had done for it; the guest was not touched."""

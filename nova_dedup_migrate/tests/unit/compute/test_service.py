@@ -91,7 +91,8 @@ class LifeTest(ServiceCase):
             service.CONF.host, self.driver._host.get_guest,
             self.service._state_at, manager, self.service._journal)
         recoveries.return_value.begin.assert_called_once_with(instances)
-        waiting.assert_called_once_with(service.CONF.host, manager)
+        waiting.assert_called_once_with(service.CONF.host, manager,
+                                        recoveries.return_value.run)
         waiting.return_value.begin.assert_called_once_with('context',
                                                            mock.ANY)
         return [instance.uuid for instance in left]

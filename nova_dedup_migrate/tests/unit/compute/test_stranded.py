@@ -10,6 +10,7 @@ from nova.compute import manager as compute_manager
 from nova.compute import task_states
 from nova.network import neutron
 
+from nova_dedup_migrate.compute import prepared
 from nova_dedup_migrate.compute import stranded
 from nova_dedup_migrate.tests import base
 
@@ -22,7 +23,7 @@ class StrandedCase(base.TestCase):
     def setUp(self):
         super().setUp()
         objects.register_all()
-        for name in ('_LOOK_S', 'WAIT_S'):
+        for name in ('_LOOK_S', 'WAIT_S', 'PREPARED_S'):
             self.patch(stranded, name, 0)
         self.instance = self.make_instance()
         self.migration = objects.Migration(
@@ -55,7 +56,11 @@ class StartTest(StrandedCase):
 
     def setUp(self):
         super().setUp()
-        self.stranded = stranded.Stranded('here', self.manager)
+        self.roll_back = mock.Mock(spec=[])
+        self.stranded = stranded.Stranded('here', self.manager,
+                                          self.roll_back)
+        self.entry = self.replace(prepared, 'entry',
+                                  side_effect=prepared.NotKnown('no'))
         self.found = [self.migration]
         self.listed = self.replace(
             objects.MigrationList, 'get_by_filters',
@@ -94,11 +99,36 @@ class StartTest(StrandedCase):
     def test_lost_in_the_queue(self):
         self.lost('queued')
 
-    def test_lost_while_it_was_prepared(self):
+        self.entry.assert_not_called()
+
+    def test_nobody_knows_what_was_prepared(self):
+        self.lost('preparing')
+        self.entry.assert_called_once_with(
+            self.manager, mock.ANY, self.instance, self.migration)
+        self.roll_back.assert_not_called()
+
+    def test_the_destination_does_not_answer(self):
+        self.entry.side_effect = exception.MigrationPreCheckError(reason='x')
         self.lost('preparing')
 
+    def rolled_back(self, status):
+        self.entry.side_effect = None
+        self.migration.status = status
+        self.assertEqual({UUID}, self.begin())
+        self.roll_back.assert_called_once_with(self.entry.return_value)
+        self.check_untouched()
+
+    def test_lost_while_it_was_prepared(self):
+        self.rolled_back('preparing')
+
     def test_lost_before_the_journal_was_written(self):
-        self.lost('running')
+        self.rolled_back('running')
+
+    def test_the_next_nova_compute_is_stopped_as_well(self):
+        self.stranded.stop()
+        self.begin()
+        self.entry.assert_not_called()
+        self.check_untouched()
 
     def test_what_is_looked_for(self):
         self.begin()
