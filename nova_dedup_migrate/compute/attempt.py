@@ -3,10 +3,11 @@
 
 ::
 
-    preparing --> operating --> job seen --> over
+    preparing --> operating --> libvirt called --> job seen --> over
         |              |
         +-- abort: rolled back at once
                        +-- abort, force-complete: once there is a job
+                       +-- an error before libvirt was called: rolled back
 
 Nova says that a migration is running before libvirt has a job for it,
 and facts are gathered in that time.  A request that comes then is kept
@@ -59,6 +60,7 @@ class Attempt:
         self._operated = threading.Event()
         self._lock = threading.Lock()
         self._begun = False
+        self._entered = False
         self._seen = False
         self._over = False
         self._wishes = []
@@ -79,6 +81,28 @@ class Attempt:
             if not self._begun:
                 self._cancelled = True
             return self._begun
+
+    def enter(self):
+        """Return whether libvirt may still be told to migrate."""
+        with self._lock:
+            self._entered = not self._over
+            return self._entered
+
+    def give_up(self, error):
+        """Return whether an error came before libvirt was told to migrate.
+
+        Nova would set ERROR on the instance, which goes on as if nothing
+        had been asked for.  Once given up, libvirt is not told any more.
+        """
+        with self._lock:
+            if self._entered or self._over:
+                return False
+            self._over = True
+        LOG.warning('The migration of instance %(uuid)s did not begin: '
+                    '%(error)s', {'uuid': self.record.instance_uuid,
+                                  'error': error})
+        self.record.trouble('beginning', error)
+        return True
 
     def wish(self, what):
         """Keep a request for later: abort or force-complete.

@@ -68,10 +68,15 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
             post = attempt.completing(post_method, recover)
 
             def operate():
-                if attempt.begin():
+                self.dedup.await_libvirt(instance)
+                if not attempt.begin():
+                    return recover(context, instance, dest, migrate_data)
+                try:
                     live_migration(context, instance, dest, post, recover,
                                    block_migration, migrate_data)
-                else:
+                except Exception as error:
+                    if not attempt.give_up(error):
+                        raise
                     recover(context, instance, dest, migrate_data)
 
             live_migration = super()._live_migration
@@ -86,6 +91,8 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
         that, and the manager then sets ERROR on an instance that runs.
         """
         attempt = self.dedup.attempt_of(instance)
+        if attempt is not None and not attempt.enter():
+            return
         try:
             super()._live_migration_operation(context, instance, *args,
                                               **kwargs)

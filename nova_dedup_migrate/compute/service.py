@@ -22,6 +22,7 @@ from nova_dedup_migrate.compute import recovery
 from nova_dedup_migrate.compute import stranded
 from nova_dedup_migrate.compute import strategy
 from nova_dedup_migrate.compute import tracking
+from nova_dedup_migrate.compute import waiting
 from nova_dedup_migrate.conf import dedup_migrate as options
 from nova_dedup_migrate.flows import live_migration
 from nova_dedup_migrate.reports import keeper
@@ -216,6 +217,11 @@ class DedupMigrate:
             attempt.over('failed')
             del self._attempts[instance.uuid]
 
+    def await_libvirt(self, instance):
+        """Wait for a libvirtd that has just ended."""
+        waiting.await_libvirt(functools.partial(
+            self._driver._host.get_guest, instance))
+
     def migrate(self, context, instance, migrate_data, attempt, operate):
         """Run operate() within the flow, or alone where we are off.
 
@@ -224,6 +230,7 @@ class DedupMigrate:
         record = attempt.record
         if not self._conf.enabled:
             return operate()
+        self.await_libvirt(instance)
         try:
             guest = guests.open_guest(self._driver._host, instance)
             gatherer = gathering.Gatherer(

@@ -181,8 +181,45 @@ class LiveMigrationTest(DriverCase):
         self.assertEqual('completed', self.attempt.record.outcome)
 
     def test_exception_passes(self):
-        self.theirs.side_effect = exception.MigrationError(reason='x')
+        def theirs(*args):
+            self.attempt.enter()
+            raise exception.MigrationError(reason='x')
+
+        self.theirs.side_effect = theirs
         self.assertRaises(exception.MigrationError, self.migrate)
+        self.recover.assert_not_called()
+
+    def test_error_before_libvirt_was_called(self):
+        self.theirs.side_effect = exception.HypervisorUnavailable()
+        self.migrate()
+        self.recover.assert_called_once_with(
+            'context', self.instance, 'there', 'data')
+        self.assertEqual('failed', self.attempt.record.outcome)
+        # the thread that was to call it is late
+        operation = self.nova('_live_migration_operation')
+        self.driver._live_migration_operation(
+            'context', self.instance, 'there', False, 'data', 'guest', [])
+        operation.assert_not_called()
+
+    def test_error_after_the_guest_was_settled(self):
+        def theirs(driver, context, instance, dest, post, recover, *args):
+            recover(context, instance, dest, 'data')
+            raise exception.MigrationError(reason='x')
+
+        self.theirs.side_effect = theirs
+        self.assertRaises(exception.MigrationError, self.migrate)
+        self.recover.assert_called_once_with(
+            'context', self.instance, 'there', 'data')
+
+    def test_libvirt_is_waited_for(self):
+        def theirs(*args):
+            self.driver.dedup.await_libvirt.assert_called_once_with(
+                self.instance)
+
+        self.theirs.side_effect = theirs
+        self.migrate()
+        self.theirs.assert_called_once()
+        self.recover.assert_not_called()
 
     def test_aborted_while_facts_are_gathered(self):
         self.driver.live_migration_abort(self.instance)

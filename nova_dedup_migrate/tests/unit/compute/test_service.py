@@ -13,6 +13,7 @@ from nova_dedup_migrate.compute import recovery
 from nova_dedup_migrate.compute import service
 from nova_dedup_migrate.compute import stranded
 from nova_dedup_migrate.compute import tracking
+from nova_dedup_migrate.compute import waiting
 from nova_dedup_migrate.flows import live_migration
 from nova_dedup_migrate.reports import keeper
 from nova_dedup_migrate.rpc import api
@@ -30,7 +31,7 @@ class ServiceCase(base.TestCase):
         super().setUp()
         self.driver = mock.create_autospec(libvirt_driver.LibvirtDriver,
                                            instance=True)
-        self.driver._host = mock.sentinel.host
+        self.driver._host = mock.Mock(spec=['get_guest'])
         self.driver.virtapi = mock.Mock(spec=['_compute'])
         self.tracker = self.replace(tracking, 'Tracker').return_value
         self.reports = self.replace(keeper, 'ReportKeeper').return_value
@@ -201,6 +202,14 @@ class MigrateTest(ServiceCase):
         hands.collect()
         self.agents.incoming.assert_called_once_with(
             'context', 'there', UUID, MIGRATION)
+
+    def test_libvirt_is_waited_for(self):
+        wait = self.replace(waiting, 'await_libvirt')
+        wait.side_effect = lambda open_guest: (
+            self.open_guest.assert_not_called(), open_guest())
+        self.migrate()
+        wait.assert_called_once()
+        self.driver._host.get_guest.assert_called_once_with(self.instance)
 
     def test_it_is_in_the_journal_meanwhile(self):
         with self.service.attempt(self.instance, 'there', True, self.data):
