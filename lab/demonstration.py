@@ -157,8 +157,8 @@ def show(outcomes):
 def _spreads(outcomes):
     """Return the table of each kind: means, lowest and highest.
 
-    What was predicted is compared with what came of it: by how many per
-    cent the prediction was off, negative where it was too low.
+    What came of it is compared with what was predicted: by how many per
+    cent it is more, or, negative, less.
     """
     rows = []
     for kind in dict.fromkeys(one.kind for one in outcomes):
@@ -173,7 +173,7 @@ def _spreads(outcomes):
             _spread(one['bytes_percent'] for one in off)))
     return table.text(
         ('kind', 'migrations', 'time s', 'link MB', 'downtime ms',
-         'predicted time, off %', 'bytes, off %'), rows)
+         'time / predicted, %', 'bytes, %'), rows)
 
 
 def _spread(values, digits=1):
