@@ -9,6 +9,7 @@ import libvirt
 from oslo_log import log as logging
 
 from nova_dedup_migrate import deadline
+from nova_dedup_migrate import native
 from nova_dedup_migrate.hypervisor import libvirt_monitor
 
 LOG = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ def guest_state(uri, uuid):
     :param uuid: of the instance
     """
     try:
-        return _PEERS.run(TIMEOUT, _ask, uri, uuid)
+        return _PEERS.run(TIMEOUT, native.call, _ask, uri, uuid)
     except (libvirt.libvirtError, deadline.Late) as error:
         LOG.debug('%s does not say where %s is: %s', uri, uuid, error)
         return None

@@ -3,9 +3,9 @@
 
 import collections
 import dataclasses
-import threading
 import time
 
+from nova_dedup_migrate import native
 from nova_dedup_migrate.hypervisor import errors
 
 
@@ -29,7 +29,9 @@ class EventLog:
 
     def __init__(self, size=10000):
         self._events = collections.deque(maxlen=size)
-        self._changed = threading.Condition()
+        # add() may be called from a native thread; wait() is not for
+        # programs on eventlet.
+        self._changed = native.threading().Condition()
         self._next = 0
         self._closed = False
         self._callbacks = []

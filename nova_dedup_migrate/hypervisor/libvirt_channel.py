@@ -6,13 +6,13 @@ socket belongs to QEMU and is not for other users of the host.
 """
 
 import math
-import threading
 import time
 from xml.etree import ElementTree
 
 import libvirt
 import libvirt_qemu
 
+from nova_dedup_migrate import native
 from nova_dedup_migrate.hypervisor import agent
 from nova_dedup_migrate.hypervisor import channel
 from nova_dedup_migrate.hypervisor import errors
@@ -46,7 +46,8 @@ def execute(domain, command, arguments, timeout):
     seconds = max(1, math.ceil(timeout / 2))
 
     def run():
-        return libvirt_qemu.qemuAgentCommand(domain, text, seconds, 0)
+        return libvirt_qemu.qemuAgentCommand(native.raw(domain), text,
+                                             seconds, 0)
 
     try:
         reply = libvirt_monitor.within(timeout + _SLACK_S, command, run)
@@ -72,6 +73,8 @@ class LibvirtChannel(channel.Channel):
 
     def __init__(self, domain, name):
         self.name = name
+        # shared with the event loop's thread
+        threading = native.threading()
         self._lock = threading.Lock()
         self._ready = threading.Event()
         self._stream = None
@@ -115,7 +118,8 @@ class LibvirtChannel(channel.Channel):
         self._call('eventUpdateCallback',
                    event | libvirt.VIR_STREAM_EVENT_ERROR
                    | libvirt.VIR_STREAM_EVENT_HANGUP)
-        if not self._ready.wait(max(0.0, deadline - time.monotonic())):
+        if not native.call(self._ready.wait,
+                           max(0.0, deadline - time.monotonic())):
             raise channel.late(self.name, what)
 
     def _broken(self, error):

@@ -8,6 +8,7 @@ import threading
 import libvirt
 import libvirt_qemu
 
+from nova_dedup_migrate import native
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import libvirt_monitor
 
@@ -96,23 +97,23 @@ class LibvirtHost:
                 uri=self.uri, reason=error.get_error_message()) from error
 
     def _register(self):
-        connection = self._connection
+        connection, only = map(native.raw, (self._connection, self._only))
         # One by one: what was registered has to be ended if not all is.
         self._registered.append((
             libvirt_qemu.qemuMonitorEventDeregister, connection,
-            libvirt_qemu.qemuMonitorEventRegister(
-                connection, self._only, None, self._on_event, None, 0)))
+            native.call(libvirt_qemu.qemuMonitorEventRegister, connection,
+                        only, None, self._on_event, None, 0)))
         self._registered.append((
             libvirt.virConnect.domainEventDeregisterAny, connection,
-            connection.domainEventRegisterAny(
-                self._only, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE,
-                self._on_lifecycle, None)))
+            native.call(connection.domainEventRegisterAny, only,
+                        libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE,
+                        self._on_lifecycle, None)))
 
     def _deregister(self):
         registered, self._registered = self._registered, []
         for deregister, owner, number in registered:
             try:
-                deregister(owner, number)
+                native.call(deregister, owner, number)
             except libvirt.libvirtError:
                 # the connection is gone, and its callbacks with it
                 continue

@@ -14,6 +14,7 @@ import threading
 import libvirt
 import libvirt_qemu
 
+from nova_dedup_migrate import native
 from nova_dedup_migrate.hypervisor import errors
 
 #: Longest reply that is decoded, in characters.
@@ -58,7 +59,8 @@ def execute(domain, name, command, arguments, timeout, fd=None):
     """
     text = _encode(command, arguments)
     return _decode(_run(domain, name, command, timeout,
-                        lambda: call(domain, text, fd)), command)
+                        lambda: call(native.raw(domain), text, fd)),
+                   command)
 
 
 def series(domain, name, what, function, timeout):
@@ -72,7 +74,8 @@ def series(domain, name, what, function, timeout):
     :param timeout: seconds for all of it
     """
     def execute_one(command, arguments):
-        return _decode(call(domain, _encode(command, arguments)), command)
+        return _decode(call(native.raw(domain),
+                            _encode(command, arguments)), command)
 
     return _run(domain, name, what, timeout, lambda: function(execute_one))
 
@@ -87,7 +90,7 @@ def _encode(command, arguments):
 def _run(domain, name, command, timeout, function):
     """Return what function returns, unless the guest cannot be asked."""
     def run():
-        if is_incoming(domain):
+        if is_incoming(native.raw(domain)):
             # libvirt would make us wait for half a minute to say no
             raise errors.InvalidMigrationState(
                 action='run %s on guest %s' % (command, name),
@@ -133,6 +136,7 @@ def guest_state(domain):
 def within(timeout, command, function):
     """Run function in a thread, which is given up if it takes too long.
 
+    :param function: is run by native.call()
     :raises QmpTimeout: it did
 
     A libvirt call cannot be interrupted.  The thread ends when QEMU
@@ -143,7 +147,7 @@ def within(timeout, command, function):
 
     def run():
         try:
-            outcome.set_result(function())
+            outcome.set_result(native.call(function))
         except BaseException as error:
             outcome.set_exception(error)
 

@@ -3,10 +3,13 @@
 
 import concurrent.futures
 import dataclasses
+import importlib.util
 import itertools
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 import unittest
 
 try:
@@ -266,3 +269,21 @@ class LibvirtOnlyTest(suites.Suite, LibvirtCase):
         self.assertTrue((guest.run_dir / 'report.log').is_file())
         self.assertTrue((guest.run_dir / 'agent.sock').is_socket())
         self.assert_works(guest)
+
+    def test_on_eventlet(self):
+        """A nova-compute that runs on eventlet is not held up."""
+        if importlib.util.find_spec('eventlet') is None:
+            self.skipTest('eventlet is not installed')
+        guest = self.started()
+        pid = self.pid(guest)
+        os.kill(pid, signal.SIGSTOP)
+        self.addCleanup(os.kill, pid, signal.SIGCONT)
+        # It ends only if what is to wake QEMU up has its turn while QEMU
+        # is asked.
+        done = subprocess.run(
+            [sys.executable, '-W', 'ignore', '-m',
+             'nova_dedup_migrate.tests.functional.hypervisor.on_eventlet',
+             guest.host.uri, guest.uuid, str(pid)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, timeout=self.timeout / 2)
+        self.assertEqual('running RESUME\n', done.stdout, done.stderr)
