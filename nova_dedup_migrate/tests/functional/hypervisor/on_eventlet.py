@@ -2,7 +2,8 @@
 """Ask a guest the way nova-compute does on eventlet.
 
 Its QEMU is stopped and continued by a green thread, when that has its
-turn.  Prints the guest's state and the last event it was told of.
+turn.  Prints the guest's state, the last event that was told, and how a survey
+went.
 """
 
 import eventlet
@@ -19,6 +20,7 @@ from eventlet import tpool  # noqa: E402
 import libvirt  # noqa: E402
 
 from nova_dedup_migrate.hypervisor import libvirt as guests  # noqa: E402
+from nova_dedup_migrate.hypervisor import survey  # noqa: E402
 
 
 def connect(uri):
@@ -47,7 +49,11 @@ def main(uri, uuid, pid):
     guest.cont()
     while not any(event.name == 'RESUME' for event in log.since()):
         eventlet.sleep(0.05)
-    print(state, log.since()[-1].name)
+    guest.track_dedup(True)
+    found = survey.survey(guest, 1)
+    guest.track_dedup(False)
+    print(state, log.since()[-1].name, found.in_use is not None,
+          found.hints is not None, found.troubles)
     guest.close()
 
 

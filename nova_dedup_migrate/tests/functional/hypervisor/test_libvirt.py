@@ -286,4 +286,5 @@ class LibvirtOnlyTest(suites.Suite, LibvirtCase):
              guest.host.uri, guest.uuid, str(pid)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, timeout=self.timeout / 2)
-        self.assertEqual('running RESUME\n', done.stdout, done.stderr)
+        self.assertEqual('running RESUME True True ()\n', done.stdout,
+                         done.stderr)
