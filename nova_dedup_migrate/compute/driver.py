@@ -46,6 +46,15 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
         self.dedup.stop()
         super().cleanup_host(host)
 
+    def _handle_conn_event(self, enabled, reason):
+        """Do not disable the host for a connection that was replaced.
+
+        libvirt may tell that one has ended after the next one was made,
+        and nothing would enable the host again.
+        """
+        if enabled or self._host._wrapped_conn is None:
+            super()._handle_conn_event(enabled, reason)
+
     def _set_qemu_guest_agent(self, guest, flavor, instance, image_meta):
         """Add the port over which the guest says what it caches."""
         super()._set_qemu_guest_agent(guest, flavor, instance, image_meta)

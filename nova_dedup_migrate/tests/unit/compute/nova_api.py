@@ -18,7 +18,8 @@ OVERRIDDEN = ('__init__', 'init_host', 'cleanup_host', 'emit_event',
               '_live_migration', '_live_migration_operation',
               '_live_migration_monitor', 'live_migration_abort',
               'live_migration_force_complete',
-              'process_instances_at_startup', '_set_qemu_guest_agent')
+              'process_instances_at_startup', '_set_qemu_guest_agent',
+              '_handle_conn_event')
 
 #: What is overridden or called only from a major release of Nova on: the
 #: first is new there, and what it leads to calls the others.
@@ -41,7 +42,8 @@ USED = {
         '_is_post_copy_enabled', '_get_volume_config',
         '_live_migration_uri', '_host')},
     'nova/virt/libvirt/host.py': {'Host': ('get_guest', 'get_connection',
-                                           '_wrapped_conn_lock')},
+                                           '_wrapped_conn_lock',
+                                           '_wrapped_conn')},
     'nova/virt/libvirt/guest.py': {'Guest': ('get_job_info', 'abort_job',
                                              '_domain')},
     'nova/virt/libvirt/migration.py': {'': ('downtime_steps',)},

@@ -120,6 +120,26 @@ class HostTest(DriverCase):
         self.driver.dedup.see_event.assert_called_once_with(event)
 
 
+class ConnectionEventTest(DriverCase):
+
+    def see(self, connection, enabled):
+        theirs = self.nova('_handle_conn_event')
+        self.driver._host._wrapped_conn = connection
+        self.driver._handle_conn_event(enabled, 'reason')
+        return theirs
+
+    def test_lost(self):
+        self.see(None, False).assert_called_once_with(self.driver, False,
+                                                      'reason')
+
+    def test_there_again(self):
+        self.see('new', True).assert_called_once_with(self.driver, True,
+                                                      'reason')
+
+    def test_one_is_lost_that_was_replaced(self):
+        self.see('new', False).assert_not_called()
+
+
 class PortTest(DriverCase):
 
     def test_port(self):
