@@ -197,6 +197,10 @@ class Guest(abc.ABC):
         """Take arm_dedup back, also while a migration runs."""
 
     @abc.abstractmethod
+    def allow_downtime(self, milliseconds):
+        """Let the migration under way stop the guest for so long."""
+
+    @abc.abstractmethod
     def load_dedup_map(self, fd):
         """Add the page-cache map that fd reads; fd stays the caller's.
 

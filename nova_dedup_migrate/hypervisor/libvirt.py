@@ -225,6 +225,11 @@ class LibvirtGuest(qmp_guest.QmpGuest):
     def migrate(self, destination, options):
         return libvirt_migration.begin(self, destination, options)
 
+    def allow_downtime(self, milliseconds):
+        # behind its back libvirt would put its own value back
+        with libvirt_monitor.converting(self.name, 'allow a downtime'):
+            self.domain().migrateSetMaxDowntime(milliseconds)
+
     def become(self, source):
         """Be the destination of a migration, ahead of it."""
         self.close()

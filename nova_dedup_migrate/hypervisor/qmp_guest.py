@@ -146,6 +146,10 @@ class QmpGuest(base.Guest):
     def disarm_dedup(self):
         self._dedup('x-dedup-disarm')
 
+    def allow_downtime(self, milliseconds):
+        self.qmp('migrate-set-parameters',
+                 **{'downtime-limit': milliseconds})
+
     def load_dedup_map(self, fd):
         name = 'dedup-map-%d' % fd
         self.execute_with_fd(fd, 'getfd', {'fdname': name})

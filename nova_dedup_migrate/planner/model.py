@@ -13,6 +13,8 @@ of our part of it (qemu/src/migration/dedup/pace.c):
 * Content and storage are read at the same time.  If the link is done
   first, and is the faster of the two, it takes over from storage so that
   both end together; if storage is the faster one, the link waits.
+* Where a round has not left less than 90 % of the one before, and we look on
+  (settle), the guest may be stopped for as long as it takes.
 * Auto-converge slows the guest from the second round on in which it
   dirties more than half of what was sent, by 20 %, then 10 % more each
   round.
@@ -26,6 +28,8 @@ Bytes, seconds and bytes per second.
 
 import dataclasses
 import math
+
+from nova_dedup_migrate.planner import settle
 
 #: In the stream: be64 address and flags of a page; and a zero page.
 PAGE_HEADER = 8
@@ -68,6 +72,8 @@ class Case:
     :ivar dirty_duplicate: share of what gets dirty that is on the disk
         soon, 0 to 1
     :ivar downtime: ((since, limit), ...) in seconds, ascending
+    :ivar settled: seconds of downtime that are allowed at most when rounds
+        lead no further; 0: as downtime says
     :ivar left: of the downtime limit's worth of memory, what is left
         when QEMU looks and decides to stop the guest
     :ivar devices: of the pause: device state, starting the guest
@@ -86,6 +92,7 @@ class Case:
     page_size: int = 4096
     dirty_duplicate: float = 0.0
     downtime: tuple[tuple[float, float], ...] = ((0.0, 0.3),)
+    settled: float = 0.0
     left: float = 0.5
     devices: float = 0.02
     postcopy: bool = False
@@ -184,6 +191,7 @@ class _Memory:
         self._read = 0.0
         self._rounds = 0
         self._hot = 0
+        self._settled = 0.0
         self._working_set = max(
             min(case.unique + case.duplicate, case.working_set),
             case.page_size)
@@ -207,6 +215,9 @@ class _Memory:
             if (case.postcopy and self._rounds > 1
                     and pending > 0.9 * before):
                 return self._end(POSTCOPY, pending)
+            if pending > 0.9 * before:
+                self._settled = min(case.settled,
+                                    settle.MARGIN * pending / case.link)
             before = pending
             duplicate = dirtied * case.dirty_duplicate
             unique = pending - duplicate
@@ -220,10 +231,10 @@ class _Memory:
 
     def _limit(self):
         """Return the downtime limit in force now."""
-        limit = 0.0
+        limit = self._settled
         for since, value in self._case.downtime:
             if since <= self._time:
-                limit = value
+                limit = max(limit, value)
         return limit
 
     def _throttle(self):

@@ -152,7 +152,9 @@ def _case(known, disks, assumed):
         working_set=max(in_use * assumed.working_set, 2 * guest.dirty_rate),
         dirty_duplicate=(min(written / dirty_rate, 1.0)
                          if disks and dirty_rate else 0.0),
-        downtime=downtime(options), left=assumed.left,
+        downtime=downtime(options),
+        settled=options.downtime_ms / 1000 if disks else 0.0,
+        left=assumed.left,
         devices=(assumed.devices
                  + options.switch_over * assumed.switch_over),
         postcopy=options.postcopy,

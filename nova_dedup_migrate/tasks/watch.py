@@ -9,6 +9,7 @@ from oslo_log import log as logging
 
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.planner import replan
+from nova_dedup_migrate.planner import settle
 from nova_dedup_migrate.tasks import arm
 from nova_dedup_migrate.tasks import pause
 
@@ -81,14 +82,15 @@ class Watch:
 
     def run(self, facts, plan):
         """Look on until the migration or the guest is over."""
-        observer = self._observer(facts, plan)
+        observers = self._observers(facts, plan)
         while not self._over.is_set():
             wait = self._interval
             try:
                 now = self._guest.progress()
                 self._record.see(now)
-                if observer is not None and now.rounds:
-                    observer(now)
+                if now.rounds:
+                    for observer in observers:
+                        observer(now)
                 if self._refresh is not None:
                     self._refresh.look(facts, plan, now)
                 wait = self._pause(now)
@@ -113,10 +115,11 @@ class Watch:
             return min(self._interval, max(left / 4, _ENDING_INTERVAL_S))
         return self._interval
 
-    def _observer(self, facts, plan):
+    def _observers(self, facts, plan):
         if facts is None or plan is None or plan.strategy == 'stock':
-            return None
-        return _Adapter(self._record, self._guest, facts, plan)
+            return ()
+        return (_Adapter(self._record, self._guest, facts, plan),
+                _Settler(self._record, self._guest, facts.options))
 
 
 class _Adapter:
@@ -147,3 +150,28 @@ class _Adapter:
             self._record.explain(decision.reason)
             arm.disarm(self._guest)
             self._disarmed = True
+
+
+class _Settler:
+    """Allows the downtime that it takes, when rounds lead no further."""
+
+    def __init__(self, record, guest, options):
+        self._record = record
+        self._guest = guest
+        self._started = time.monotonic()
+        self._settling = settle.Settling(options.downtime_ms,
+                                         options.downtime_steps)
+
+    def __call__(self, now):
+        if now.status != 'active':
+            return
+        limit = self._settling.look(now.rounds, now.expected_downtime_ms,
+                                    time.monotonic() - self._started)
+        if limit is None:
+            return
+        LOG.info('Live migration %(migration)s: after %(rounds)d rounds the '
+                 'guest writes to as much memory as before; it may be '
+                 'stopped for %(limit)d ms',
+                 {'migration': self._record.migration_uuid,
+                  'rounds': now.rounds, 'limit': limit})
+        self._guest.allow_downtime(limit)

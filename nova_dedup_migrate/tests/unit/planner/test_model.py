@@ -56,6 +56,17 @@ class MigrateTest(base.TestCase):
         self.assertAlmostEqual(1002, outcome.bytes / _MB, delta=1)
         self.assertAlmostEqual(0.02, outcome.downtime)
 
+    def test_rounds_that_lead_no_further(self):
+        """20 MB are dirty after any round; 50 ms are worth 5 MB."""
+        given = {'dirty_rate': 200 * _MB, 'working_set': 20 * _MB,
+                 'downtime': ((0.0, 0.05), (100.0, 0.7))}
+        stock = model.migrate(_case(**given))
+        ours = model.migrate(_case(settled=0.7, **given))
+        self.assertGreater(stock.time, 100)
+        self.assertLess(ours.time, 15)
+        self.assertLess(ours.bytes, stock.bytes)
+        self.assertLess(ours.downtime, 0.4)
+
     def test_zero_pages_cost_their_header(self):
         more = model.migrate(_case(zero=4096 * 1000.0))
         self.assertAlmostEqual(9000, more.bytes

@@ -5,7 +5,7 @@ import pathlib
 from nova_dedup_migrate import planner
 from nova_dedup_migrate.tests import base
 
-_ALLOWED = {'collections', 'dataclasses', 'math',
+_ALLOWED = {'collections', 'dataclasses', 'math', 'statistics',
             'nova_dedup_migrate.planner'}
 
 

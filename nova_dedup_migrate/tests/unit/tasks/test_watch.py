@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
 import itertools
 import threading
 from unittest import mock
@@ -7,6 +8,7 @@ from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import events
 from nova_dedup_migrate.planner import replan
+from nova_dedup_migrate.planner import settle
 from nova_dedup_migrate.tasks import watch
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.tasks import fakes
@@ -75,6 +77,25 @@ class WatchTest(base.TestCase):
     def test_reason_of_qemu(self):
         self.run_watch(fakes.look(1, reason='no return path'), GONE)
         self.assertEqual('no return path', self.record.reason)
+
+    def test_rounds_that_lead_no_further(self):
+        looks = [dataclasses.replace(fakes.look(number),
+                                     expected_downtime_ms=600)
+                 for number in range(1, 9)]
+        with mock.patch.object(settle.Settling, 'look', autospec=True,
+                               side_effect=[None] * 6 + [75, None]):
+            self.run_watch(*looks, GONE)
+        self.guest.allow_downtime.assert_called_once_with(75)
+        self.assertEqual([], self.record.troubles)
+
+    def test_downtime_is_novas_where_nothing_is_left_out(self):
+        with mock.patch.object(settle.Settling, 'look', autospec=True,
+                               return_value=75):
+            self.guest.progress.side_effect = [fakes.look(1), GONE]
+            self.watch.run(fakes.some_facts(), fakes.some_plan('stock'))
+            self.run_watch(fakes.look(1), GONE, plan=False)
+            self.run_watch(fakes.look(1, status='device'), GONE)
+        self.guest.allow_downtime.assert_not_called()
 
     def test_ends_with_the_operation(self):
         looking = threading.Event()

@@ -24,6 +24,15 @@ class ParametersSuite(suite.Suite):
         final = self.assert_arrives(source, destination, migration)
         self.assertLess(final.total_time_ms, 15000)
 
+    def test_downtime_allowed_in_flight(self):
+        source, destination = self.started(), self.make('destination')
+        migration = self.migrate(source, destination, max_bandwidth=suite.MIB)
+        self.wait_for_bytes(migration, 64 << 10)
+        # likewise, but now all that is left may go in the pause
+        source.allow_downtime(60_000)
+        final = self.assert_arrives(source, destination, migration)
+        self.assertLess(final.total_time_ms, 15000)
+
     def test_pause_before_switchover(self):
         source, destination = self.started(), self.make('destination')
         migration = self.migrate(source, destination,
