@@ -55,6 +55,8 @@ class ConnectionTest(base.TestCase):
 
     def test_libvirt_is_lost_while_nova_asks_for_it(self):
         """The call that notices it tells so before it fails."""
+        if not hasattr(libvirt_host.Host, '_connection_closed'):
+            self.skipTest('this Nova has another thread tell it')
         host = libvirt_host.Host('qemu:///system')
 
         def begin(driver, virtapi, read_only=False):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from unittest import mock
 
-import fixtures
 import libvirt
 from nova import exception
 from nova.virt.libvirt import guest as libvirt_guest
@@ -21,9 +20,6 @@ class MigratingGuestTest(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        # Up to 32, Nova's driver has it imported later.
-        self.useFixture(fixtures.MockPatchObject(libvirt_guest, 'libvirt',
-                                                 libvirt))
         self.attempt = mock.create_autospec(attempt.Attempt, instance=True)
         self.attempt.record = record.MigrationRecord(
             'migration', 'instance', 'here', 'there', 'auto', 'nova.conf')
