@@ -134,6 +134,10 @@ lister-kernels: lab-env both ## Test the page-cache lister with other kernels
 qemu-check: both ## Compare QEMU's own tests on the patched and stock QEMU
 	$(RUN) tools/qemu-check $(ARGS)
 
+.PHONY: nova-releases
+nova-releases: lab-env ## Run the tests that depend on Nova with each release
+	$(RUN_LAB) tools/nova-releases $(ARGS)
+
 # Runs of the soak, as in: make soak N=300
 N = 10
 
