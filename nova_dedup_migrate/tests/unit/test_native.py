@@ -129,3 +129,46 @@ class EventletTest(base.TestCase):
             thread.join(30)
             print(*(event.name for event in log.since()))
         '''))
+
+    def test_channel(self):
+        """libvirt tells from its own thread that there is data."""
+        self.assertEqual(["b'data'"], self.run_patched('''
+            import time
+            from nova_dedup_migrate.hypervisor import libvirt_channel
+
+            class Stream:
+                """Of a domain and its connection, too."""
+                answers = [-2, b'data']
+
+                def connect(self):
+                    return self
+
+                def newStream(self, flags):
+                    return self
+
+                def openChannel(self, name, stream, flags):
+                    return 0
+
+                def eventAddCallback(self, events, callback, opaque):
+                    self.callback = callback
+
+                def eventUpdateCallback(self, events):
+                    if events:
+                        native.threading().Thread(target=self.tell).start()
+
+                def tell(self):
+                    read()
+                    self.callback(self, 1, None)
+
+                def recv(self, size):
+                    return self.answers.pop(0)
+
+                def eventRemoveCallback(self):
+                    return 0
+
+                abort = eventRemoveCallback
+
+            eventlet.spawn(write)
+            with libvirt_channel.LibvirtChannel(Stream(), 'port') as channel:
+                print(channel.receive(time.monotonic() + 30))
+        '''))
