@@ -2,13 +2,14 @@
 """Programs that are ended or stopped.
 
 What was ended is started again, what was stopped goes on.  A QEMU that was
-killed stays dead.
+killed stays dead.  The destination's is waited for.
 """
 
 from collections.abc import Callable
 import dataclasses
 import pathlib
 import signal
+import time
 
 from lab import errors
 from lab import topology
@@ -21,6 +22,8 @@ _COMPUTE = 'nova-compute'
 _LIBVIRTD = 'libvirtd'
 _RABBITMQ = 'rabbitmq'
 _QEMU = 'qemu'
+#: Seconds after the request until the destination's QEMU is there.
+_APPEARS_S = 60.0
 
 _START: dict[str, Callable] = {
     _COMPUTE: nova.start_compute,
@@ -47,14 +50,19 @@ class Program(Fault):
 
     def strike(self, scene):
         host = self._host(scene)
-        found = (qemus(host, scene.server) if self.program == _QEMU
-                 else session(host, host.process(self.program)))
-        if not found:
-            raise errors.LabError('%s: there is no %s on %s' % (
-                self.name, self.program, host.name))
+        deadline = time.monotonic() + _APPEARS_S
+        while not (found := self._found(host, scene)):
+            if self.program != _QEMU or time.monotonic() > deadline:
+                raise errors.LabError('%s: there is no %s on %s' % (
+                    self.name, self.program, host.name))
+            time.sleep(0.05)
         for process in found:
             process.send(self.number)
         return ''
+
+    def _found(self, host, scene):
+        return (qemus(host, scene.server) if self.program == _QEMU
+                else session(host, host.process(self.program)))
 
     def mend(self, scene):
         host = self._host(scene)

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+import signal
+from unittest import mock
+
+from lab import errors
+from lab import faults
+from lab.faults import programs
+from lab.hosts import host
+from nova_dedup_migrate.tests import base
+
+
+class QemuTest(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.process = mock.Mock(spec=['send'])
+        self.scene = faults.Scene(
+            None, None, 'server', None,
+            mock.create_autospec(host.Host, instance=True))
+        patcher = mock.patch.object(programs, 'qemus', autospec=True)
+        self.qemus = patcher.start()
+        self.addCleanup(patcher.stop)
+
+    def test_it_is_waited_for(self):
+        self.qemus.side_effect = [[], [], [self.process]]
+        faults.FAULTS['qemu-destination'].strike(self.scene)
+        self.qemus.assert_called_with(self.scene.destination, 'server')
+        self.process.send.assert_called_once_with(signal.SIGKILL)
+
+    def test_it_does_not_come(self):
+        self.qemus.return_value = []
+        with mock.patch.object(programs, '_APPEARS_S', -1):
+            self.assertRaises(errors.LabError,
+                              faults.FAULTS['qemu-destination'].strike,
+                              self.scene)
