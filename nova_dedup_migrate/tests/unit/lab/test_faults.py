@@ -17,6 +17,7 @@ class QemuTest(base.TestCase):
         self.scene = faults.Scene(
             None, None, 'server', None,
             mock.create_autospec(host.Host, instance=True))
+        self.scene.destination.name = 'compute2'
         patcher = mock.patch.object(programs, 'qemus', autospec=True)
         self.qemus = patcher.start()
         self.addCleanup(patcher.stop)
