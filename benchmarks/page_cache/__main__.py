@@ -74,6 +74,7 @@ class PageCache(campaign.Campaign):
         return [
             dataclasses.asdict(workload), dataclasses.asdict(task.variant),
             guests.READ_RATE, guests.WEB_RATE,
+            *([guests.DB_RATE] if workload.load == 'db' else []),
             # folders called after the hash of what is in them
             binaries.find('patched', None).parents[1].name,
             guests.GUESTS[workload.guest].image().parent.name]

@@ -29,9 +29,12 @@ from lab.services import instance_network
 
 #: KB/s at which the small guest reads.
 READ_RATE = 8000
-#: Requests a second of the web server, which come from outside: 6 MB/s; the
-#: database goes as fast as it can.
+#: Requests a second of the web server, which come from outside: 6 MB/s.
 WEB_RATE = 20
+#: Transactions a second of the database.  As fast as it can it dirties more
+#: in a second than a link of 100 Mbit/s carries beside what it writes to its
+#: disk, and no migration ends.
+DB_RATE = 20
 DEBIAN_GB = 3
 
 
@@ -186,7 +189,7 @@ class DebianGuest(Guest):
         if self._web is not None:
             self._web.start(WEB_RATE)
         else:
-            self._talk.start(self._workload.load)
+            self._talk.start(self._workload.load, rate=DB_RATE)
         self._clock = self._talk.clock()
         time.sleep(BEFORE_S)
 
