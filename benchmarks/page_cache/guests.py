@@ -34,7 +34,7 @@ WEB_RATE = 20
 #: Transactions a second of the database.  As fast as it can it dirties more
 #: in a second than a link of 100 Mbit/s carries beside what it writes to its
 #: disk, and no migration ends.
-DB_RATE = 20
+DB_RATE = 5
 DEBIAN_GB = 3
 
 
