@@ -13,8 +13,12 @@ with NUMA or PCI devices needs, a second time, so those are left alone.
 """
 
 from nova import objects
+from nova.volume import cinder
 
 from nova_dedup_migrate.compute import journal
+
+#: Microversion of Cinder that has them, as Nova uses it.
+_ATTACHMENTS = '3.44'
 
 
 class NotKnown(Exception):
@@ -50,8 +54,10 @@ def _attachments(manager, context, instance):
             if bdm.is_volume and bdm.attachment_id]
     if not bdms:
         return {}
-    known = manager.volume_api.attachment_get_all(
-        context, instance_id=instance.uuid)
+    # Nova's own method sees those of Nova's project alone.
+    known = cinder.cinderclient(
+        context, _ATTACHMENTS, skip_version_check=True).attachments.list(
+            search_opts={'instance_id': instance.uuid, 'all_tenants': 1})
     return {bdm.volume_id: old for bdm in bdms
             if (old := _older(manager, context, bdm, known))}
 
@@ -61,9 +67,9 @@ def _older(manager, context, bdm, known):
 
     :raises NotKnown: it is not clear which one that is
     """
-    others = [one['id'] for one in known
-              if one['volume_id'] == bdm.volume_id
-              and one['id'] != bdm.attachment_id]
+    others = [one.id for one in known
+              if one.volume_id == bdm.volume_id
+              and one.id != bdm.attachment_id]
     if not others:
         return ''
     if len(others) > 1 or not (

@@ -25,7 +25,7 @@ OVERRIDDEN = ('__init__', 'init_host', 'cleanup_host', 'emit_event',
 #: first is new there, and what it leads to calls the others.
 SINCE = {'process_instances_at_startup': 34, '_live_migration_uri': 34,
          '_revert_allocation': 34, 'setup_networks_on_host': 34,
-         'attachment_get': 34, 'attachment_get_all': 34,
+         'attachment_get': 34, 'cinderclient': 34,
          'check_can_live_migrate_destination': 34}
 
 #: Of them, what not every release's LibvirtDriver has itself.
@@ -61,8 +61,8 @@ USED = {
     'nova/network/neutron.py': {'API': ('setup_networks_on_host',)},
     'nova/compute/rpcapi.py': {
         'ComputeAPI': ('check_can_live_migrate_destination',)},
-    'nova/volume/cinder.py': {'API': ('attachment_get',
-                                      'attachment_get_all')},
+    'nova/volume/cinder.py': {'API': ('attachment_get',),
+                              '': ('cinderclient',)},
     'nova/context.py': {'': ('get_admin_context',)},
 }
 

@@ -35,9 +35,13 @@ class PreparedTest(base.TestCase):
             block_migration=True, is_shared_instance_path=False)
         self.manager.volume_api = mock.create_autospec(cinder.API,
                                                        instance=True)
-        self.manager.volume_api.attachment_get_all.side_effect = (
-            lambda *args, **kwargs: [
-                {'id': name, 'volume_id': volume}
+        patcher = mock.patch.object(cinder, 'cinderclient', autospec=True)
+        self.client = patcher.start()
+        self.addCleanup(patcher.stop)
+        self.client.return_value.attachments.list.side_effect = (
+            lambda **kwargs: [
+                mock.Mock(spec=['id', 'volume_id'], id=name,
+                          volume_id=volume)
                 for name, (volume, _time) in self.attachments.items()])
         self.manager.volume_api.attachment_get.side_effect = (
             lambda context, name: {'connection_info': {
@@ -76,7 +80,7 @@ class PreparedTest(base.TestCase):
             (entry.migration_uuid, entry.instance_uuid, entry.destination,
              entry.block_migration, entry.migrate_data))
         self.assertEqual({}, entry.migrate_data.old_vol_attachment_ids)
-        self.manager.volume_api.attachment_get_all.assert_not_called()
+        self.client.assert_not_called()
 
     def test_no_destination(self):
         self.migration.dest_compute = None
@@ -98,6 +102,9 @@ class PreparedTest(base.TestCase):
                             'only': ('w', '2026-01-01T00:00:01'),
                             'old': ('v', '2026-01-01T00:00:01')}
         self.assertEqual({'v': 'old'}, self.old())
+        # the instance may be of any project
+        self.client.return_value.attachments.list.assert_called_once_with(
+            search_opts={'instance_id': UUID, 'all_tenants': 1})
 
     def test_the_second_one_is_newer(self):
         """The destination ended before it told Nova."""
