@@ -63,12 +63,19 @@ class Campaign(abc.ABC):
     :cvar about: a sentence for --help
     :cvar repeat: runs of each variant if nothing else is said
     :cvar expected: exceptions that make a run fail, and not the program
+    :cvar summary: build(cells, {cell's name: {variant's name: records}},
+        command) makes the report, failures(report) has sentences about runs
+        that failed
+    :cvar publish: text(report) is for the terminal, write(report, folder)
+        writes files
     """
 
     name = ''
     about = ''
     repeat = 1
     expected: tuple[type[BaseException], ...] = (GuestError, OSError)
+    summary: Any = None
+    publish: Any = None
 
     def add_options(self, add) -> None:  # noqa: B027
         """Add options of its own; add: as ArgumentParser.add_argument."""
@@ -103,25 +110,6 @@ class Campaign(abc.ABC):
 
     def failed(self, task: Task) -> None:  # noqa: B027
         """Tidy up after a run that failed."""
-
-    @abc.abstractmethod
-    def build(self, chosen: list, runs: dict, command: str) -> dict:
-        """The report.
-
-        :param runs: cell's name -> variant's name -> records
-        """
-
-    @abc.abstractmethod
-    def failures(self, report: dict) -> list[str]:
-        """Sentences about runs that failed."""
-
-    @abc.abstractmethod
-    def text(self, report: dict) -> str:
-        """For the terminal."""
-
-    @abc.abstractmethod
-    def write(self, report: dict, folder: Path) -> None:
-        """Write files into a folder."""
 
 
 def pattern(option: str, text: str) -> re.Pattern:
@@ -267,13 +255,13 @@ def _bench(campaign: Campaign, given, arguments: list[str]) -> int:
                                           else campaign.repeat))
     if not given.report_only:
         _measure(campaign, given, runs, todo)
-    report = campaign.build(chosen, runs.by_variant(todo),
-                            command(campaign.name, arguments))
+    report = campaign.summary.build(
+        chosen, runs.by_variant(todo), command(campaign.name, arguments))
     print()
-    print(campaign.text(report))
+    print(campaign.publish.text(report))
     for folder in filter(None, (given.output, given.publish)):
-        campaign.write(report, folder)
-    return 1 if campaign.failures(report) else 0
+        campaign.publish.write(report, folder)
+    return 1 if campaign.summary.failures(report) else 0
 
 
 def main(campaign: Campaign, arguments: list[str] | None = None) -> int:

@@ -54,6 +54,8 @@ class SharedStorage(campaign.Campaign):
 
     name = 'shared-storage'
     about = __doc__
+    summary = summary
+    publish = publish
     repeat = 3
     expected = (GuestError, errors.HypervisorError, OSError)
 
@@ -155,18 +157,6 @@ class SharedStorage(campaign.Campaign):
         if self._work.exists():
             target.parent.mkdir(exist_ok=True)
             shutil.copytree(self._work, target)
-
-    def build(self, chosen: list, runs: dict, command: str) -> dict:
-        return summary.build(chosen, runs, command)
-
-    def failures(self, report: dict) -> list[str]:
-        return summary.failures(report)
-
-    def text(self, report: dict) -> str:
-        return publish.text(report)
-
-    def write(self, report: dict, folder: Path) -> None:
-        publish.write(report, folder)
 
 
 def _kind(task: Task) -> str:

@@ -7,7 +7,6 @@ where it was.
 """
 
 import dataclasses
-from pathlib import Path
 import re
 import sys
 
@@ -49,6 +48,8 @@ class PageCache(campaign.Campaign):
 
     name = publish.NAME
     about = __doc__
+    summary = summary
+    publish = publish
     expected = (errors.LabError, GuestError, RuntimeError, OSError,
                 *client.ERRORS)
 
@@ -145,18 +146,6 @@ class PageCache(campaign.Campaign):
             one.attach()
             self._seeded.add(workload.guest)
         return one
-
-    def build(self, chosen: list, runs: dict, command: str) -> dict:
-        return summary.build(chosen, runs, command)
-
-    def failures(self, report: dict) -> list[str]:
-        return summary.failures(report)
-
-    def text(self, report: dict) -> str:
-        return publish.text(report)
-
-    def write(self, report: dict, folder: Path) -> None:
-        publish.write(report, folder)
 
 
 def main(arguments: list[str] | None = None) -> int:
