@@ -9,8 +9,8 @@ send than the downtime limit, QEMU goes on round after round.
 Nova raises the limit in steps towards live_migration_downtime, by default
 one in some minutes, and all that time the link carries the same pages.
 Here the limit is raised as soon as rounds show that, to what it takes and
-never above live_migration_downtime.  The pause is no longer than it would
-have been at the step of Nova's that ends the migration, minutes later.
+never above live_migration_downtime.  Nova's next step may lower it again: as
+long as rounds show the same, it is raised once more.
 """
 
 import dataclasses
@@ -48,7 +48,6 @@ class Settling:
     def __init__(self, most, steps=()):
         self._most = most
         self._steps = sorted(steps)
-        self._allowed = 0.0
         self._number = None
         self._rounds = []
 
@@ -68,7 +67,6 @@ class Settling:
         wanted = self._wanted(time)
         if wanted is None or wanted <= self._limit(time):
             return None
-        self._allowed = wanted
         self._rounds.clear()
         return wanted
 
@@ -90,7 +88,8 @@ class Settling:
         return min(math.ceil(MARGIN * now), self._most)
 
     def _limit(self, time):
-        """The limit in force, in ms."""
-        step = next((limit for since, limit in reversed(self._steps)
-                     if since <= time), None if self._steps else self._most)
-        return max(step or 0.0, self._allowed)
+        """The limit that Nova has set, in ms."""
+        if not self._steps:
+            return self._most
+        return next((limit for since, limit in reversed(self._steps)
+                     if since <= time), 0.0)

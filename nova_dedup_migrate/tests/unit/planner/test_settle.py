@@ -18,10 +18,10 @@ class SettlingTest(base.TestCase):
                 if limit is not None]
 
     def test_rounds_that_lead_no_further(self):
-        self.assertEqual([(8, 75)], self.looks([60] * 20))
+        self.assertEqual([(8, 75)], self.looks([60] * 15))
 
     def test_many_short_rounds_have_to_last(self):
-        ((number, limit),) = self.looks([60, 58, 63] * 40, every=0.05)
+        ((number, limit),) = self.looks([60, 58, 63] * 20, every=0.05)
         self.assertEqual(41, number)
         self.assertEqual(75, limit)
 
@@ -36,11 +36,16 @@ class SettlingTest(base.TestCase):
 
     def test_no_more_than_may_be(self):
         self.assertEqual([], self.looks([501] * 30))
-        self.assertEqual([(8, 500)], self.looks([499] * 30))
+        self.assertEqual([(8, 500)], self.looks([499] * 15))
 
     def test_more_where_it_is_not_enough(self):
         self.assertEqual([(8, 75), (16, 113)],
-                         self.looks([60] * 8 + [90] * 30))
+                         self.looks([60] * 8 + [90] * 15))
+
+    def test_nova_has_lowered_it_again(self):
+        """Its step of 95 ms comes after ours of 125 ms was set."""
+        self.assertEqual([(8, 125), (16, 125)],
+                         self.looks([100] * 20, start=145.0))
 
     def test_a_look_within_a_round_is_none(self):
         settling = settle.Settling(500, _STEPS)
