@@ -47,6 +47,21 @@ class Nas(Fault):
 
 
 @dataclasses.dataclass(frozen=True)
+class ReadErrors(Fault):
+    """The NAS answers at once, whatever is read with an error."""
+
+    def fits(self, settings):
+        return settings.has_nas
+
+    def strike(self, scene):
+        gluster.fail_reads(scene.cloud, scene.cloud.host('nas'), True)
+        return ''
+
+    def mend(self, scene):
+        gluster.fail_reads(scene.cloud, scene.cloud.host('nas'), False)
+
+
+@dataclasses.dataclass(frozen=True)
 class DiskFull(Fault):
     """The destination cannot write files.
 
@@ -74,5 +89,6 @@ FAULTS = (
     Nas('nas-hangs', 8.0),
     Nas('nas-hangs-long', 30.0),
     Nas('nas-fails', 10.0, number=signal.SIGKILL),
+    ReadErrors('nas-read-errors', 10.0),
     DiskFull('disk-full-destination', 30.0),
 )

@@ -28,6 +28,11 @@ _OPTIONS = {
     'performance.write-behind': 'off',
     'performance.strict-o-direct': 'on',
     'network.remote-dio': 'disable', 'network.ping-timeout': '10',
+    # Can make reads fail (fail_reads); does not by itself.  Not writes:
+    # some of the errors it invents would be ENOSPC, and QEMU would pause
+    # the guest.
+    'debug.error-gen': 'posix', 'debug.error-fops': 'read',
+    'debug.error-failure': '0',
 }
 
 
@@ -63,6 +68,15 @@ def _create(cloud, host):
 def start_volume(cloud, host):
     """Have it serve files, also where the program that does was killed."""
     _gluster(cloud, host, 'start', VOLUME, 'force')
+
+
+def fail_reads(cloud, host, wanted):
+    """Have it answer all that is read with errors, or no longer.
+
+    They are not EIO but what comes to its mind: EBADF, EFAULT, EINVAL ...
+    """
+    _gluster(cloud, host, 'set', VOLUME, 'debug.error-failure',
+             '100' if wanted else '0')
 
 
 def mount(cloud, host, folder):

@@ -69,7 +69,7 @@ class TestPairs(base.TestCase):
         self.assertEqual([('two-at-once', '-')], self.pairs('two*'))
 
     def test_a_lab_without_a_nas(self):
-        self.assertEqual(9, len(self.pairs('nas-*')))
+        self.assertEqual(12, len(self.pairs('nas-*')))
         self.assertEqual([], self.pairs('nas-*', profile='local'))
 
     def test_all(self):
