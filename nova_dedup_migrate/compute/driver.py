@@ -65,6 +65,22 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
         self.dedup.see_event(event)
         super().emit_event(event)
 
+    def check_can_live_migrate_destination(self, context, instance, *args,
+                                           **kwargs):
+        """Answer when nothing is being prepared for the instance here.
+
+        What is asked once more after a migration was lost may be rolled
+        back by the answer (prepared.py); an image may still be fetched.
+        """
+        with self.dedup.preparing(instance):
+            return super().check_can_live_migrate_destination(
+                context, instance, *args, **kwargs)
+
+    def pre_live_migration(self, context, instance, *args, **kwargs):
+        with self.dedup.preparing(instance):
+            return super().pre_live_migration(context, instance, *args,
+                                              **kwargs)
+
     def _live_migration(self, context, instance, dest, post_method,
                         recover_method, block_migration, migrate_data):
         """Run Nova's own as one task of our flow."""

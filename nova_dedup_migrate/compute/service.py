@@ -10,6 +10,7 @@ from nova import exception
 from nova import objects
 import nova.conf
 from nova.virt import event as virtevent
+from oslo_concurrency import lockutils
 from oslo_log import log as logging
 
 from nova_dedup_migrate.agent import link_rates
@@ -134,6 +135,10 @@ class DedupMigrate:
                 instance for instance in instances
                 if instance.uuid not in taken])
         return instances
+
+    def preparing(self, instance):
+        """Return the lock of what is done here before an instance comes."""
+        return lockutils.lock('dedup-migrate-preparing-' + instance.uuid)
 
     # Tracking
 

@@ -37,8 +37,8 @@ LOG = logging.getLogger(__name__)
 #: Seconds after which nothing comes any more: the calls that Nova makes
 #: before it sends the request time out after 60.
 WAIT_S = 90.0
-#: Seconds after which a destination has prepared itself, unless it has to
-#: fetch an image; what goes on there is not to be rolled back meanwhile.
+#: Seconds after which a destination has begun to make disks; its driver
+#: then answers when they are there, and nothing is rolled back meanwhile.
 PREPARED_S = 30.0
 _LOOK_S = 1.0
 #: Statuses of a migration that Nova has not finished with.

@@ -19,14 +19,14 @@ OVERRIDDEN = ('__init__', 'init_host', 'cleanup_host', 'emit_event',
               '_live_migration_monitor', 'live_migration_abort',
               'live_migration_force_complete',
               'process_instances_at_startup', '_set_qemu_guest_agent',
-              '_handle_conn_event')
+              '_handle_conn_event', 'check_can_live_migrate_destination',
+              'pre_live_migration')
 
 #: What is overridden or called only from a major release of Nova on: the
 #: first is new there, and what it leads to calls the others.
 SINCE = {'process_instances_at_startup': 34, '_live_migration_uri': 34,
          '_revert_allocation': 34, 'setup_networks_on_host': 34,
-         'attachment_get': 34, 'cinderclient': 34,
-         'check_can_live_migrate_destination': 34}
+         'attachment_get': 34, 'cinderclient': 34}
 
 #: Of them, what not every release's LibvirtDriver has itself.
 _INHERITED = ('cleanup_host',)
