@@ -19,16 +19,17 @@ class Endpoint:
     :param facts: facts.Facts
     :param incoming: incoming.IncomingEvents
     :param receiver: link.Receiver
-    :param guest_state: as local.LocalLibvirt.guest_state
+    :param guests: with guest_state and forget_guest of
+        local.LocalLibvirt
     """
 
-    target = messaging.Target(version='1.2')
+    target = messaging.Target(version='1.3')
 
-    def __init__(self, facts, incoming, receiver, guest_state):
+    def __init__(self, facts, incoming, receiver, guests):
         self._facts = facts
         self._incoming = incoming
         self._receiver = receiver
-        self._guest_state = guest_state
+        self._guests = guests
 
     @messaging.expose
     def hello(self, ctxt):
@@ -64,7 +65,13 @@ class Endpoint:
     def guest_state(self, ctxt, request):
         _check(request, objects.DedupGuestRequest)
         return objects.DedupGuestReply(
-            state=self._guest_state(request.instance_uuid))
+            state=self._guests.guest_state(request.instance_uuid))
+
+    @messaging.expose
+    @messaging.expected_exceptions(errors.HypervisorError)
+    def forget_guest(self, ctxt, request):
+        _check(request, objects.DedupGuestRequest)
+        return self._guests.forget_guest(request.instance_uuid)
 
 
 def _check(request, expected):

@@ -15,6 +15,9 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds between two looks at the connection.
 INTERVAL = 5.0
+#: Files that libvirt does not remove with what it knows of a guest.
+_KEEP = (libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM
+         | libvirt.VIR_DOMAIN_UNDEFINE_KEEP_TPM)
 
 
 class LocalLibvirt:
@@ -91,6 +94,27 @@ class LocalLibvirt:
                 return libvirt_monitor.guest_state(domain)
         except errors.GuestNotRunning:
             return 'none'
+
+    def forget_guest(self, uuid):
+        """Have libvirt forget a guest that does not run here.
+
+        Its firmware's variables, its TPM and a state that it was saved in
+        are kept; where there is one of those, libvirt may refuse.
+
+        :returns: whether there was one
+        :raises HypervisorError: libvirt refuses, or does not answer
+        """
+        try:
+            domain = self._host.domain(uuid, uuid)
+        except errors.GuestNotRunning:
+            return False
+        with libvirt_monitor.converting(uuid, 'forget'):
+            if domain.isActive():
+                return False
+            domain.undefineFlags(_KEEP)
+        LOG.info('Guest %s, which was to migrate to this host and has '
+                 'ended, is forgotten', uuid)
+        return True
 
     def ceph_key(self, secret):
         """Return the bytes that a secret of libvirt holds.

@@ -49,7 +49,7 @@ class AgentService:
             endpoint.Endpoint(
                 facts.Facts(conf.host, release, site, self._emulators,
                             rates, options.enabled),
-                self._events, receiver, self._libvirt.guest_state)])
+                self._events, receiver, self._libvirt)])
 
     def start(self):
         """Begin to answer, as soon as the bus is there."""

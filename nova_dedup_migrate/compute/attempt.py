@@ -38,6 +38,8 @@ LOG = logging.getLogger(__name__)
 OPERATION_S = 30.0
 #: Seconds in which a destination decides what becomes of an arriving guest.
 ARRIVAL_S = 60.0
+#: Seconds in which it ends after Nova's monitor has seen the job fail.
+_END_S = 5.0
 _INTERVAL_S = 1.0
 
 
@@ -48,14 +50,18 @@ class Attempt:
     :param force_complete: callable that asks Nova's monitor to complete
     :param state_there: callable(context) -> one of
         rpc.objects.GUEST_STATES; raises rpc.errors.AgentUnavailable
+    :param forget_there: callable(context) that has libvirt forget a guest
+        that does not run there; never raises
     :param finish: callable(context, instance, migration) that does what
         Nova does last, where Nova did not come to that
     """
 
-    def __init__(self, record, force_complete, state_there, finish):
+    def __init__(self, record, force_complete, state_there, forget_there,
+                 finish):
         self.record = record
         self._force_complete = force_complete
         self._state_there = state_there
+        self._forget_there = forget_there
         self._finish = finish
         self._operated = threading.Event()
         self._lock = threading.Lock()
@@ -147,11 +153,15 @@ class Attempt:
         Nova's monitor knows that a migration was cancelled only if it
         happens to look in the right moment.
         """
-        def recover(*args, **kwargs):
+        def recover(context, *args, **kwargs):
             if self._cancelled:
                 kwargs['migration_status'] = 'cancelled'
             self.over(kwargs.get('migration_status', 'failed'))
-            return recover_method(*args, **kwargs)
+            if self._entered:
+                # It is done there when libvirt says so here.
+                self._operated.wait(_END_S)
+                self._forget_there(context)
+            return recover_method(context, *args, **kwargs)
         return recover
 
     def completing(self, post_method, recover_method):

@@ -56,14 +56,18 @@ class Recovery:
     :param get_guest: as nova.virt.libvirt.host.Host.get_guest
     :param state_at: callable(host, instance UUID, context) -> one of
         rpc.objects.GUEST_STATES; raises rpc.errors.AgentUnavailable
+    :param forget_at: callable(host, instance UUID, context) that has
+        libvirt forget a guest that does not run there; never raises
     :param manager: nova.compute.manager.ComputeManager
     :param journal: journal.Journal
     """
 
-    def __init__(self, host, get_guest, state_at, manager, journal):
+    def __init__(self, host, get_guest, state_at, forget_at, manager,
+                 journal):
         self._host = host
         self._get_guest = get_guest
         self._state_at = state_at
+        self._forget_at = forget_at
         self._manager = manager
         self._journal = journal
         self._stopping = threading.Event()
@@ -137,6 +141,7 @@ class Recovery:
                 context, instance, entry.destination, entry.block_migration,
                 data, bdms)
         else:
+            self._forget_at(entry.destination, instance.uuid, context)
             self._manager._rollback_live_migration(
                 context, instance, entry.destination, data, 'failed', bdms)
         return True

@@ -28,6 +28,7 @@ from nova_dedup_migrate.conf import dedup_migrate as options
 from nova_dedup_migrate.flows import live_migration
 from nova_dedup_migrate.reports import keeper
 from nova_dedup_migrate.rpc import api
+from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import transport
 from nova_dedup_migrate.tasks import record as task_record
 
@@ -120,7 +121,7 @@ class DedupMigrate:
         manager = self._driver.virtapi._compute
         self._recovery = recovery.Recovery(
             CONF.host, self._driver._host.get_guest, self._state_at,
-            manager, self._journal)
+            self._forget_at, manager, self._journal)
         self._stranded = stranded.Stranded(CONF.host, manager,
                                            self._recovery.run)
         for begin in (self._recovery.begin,
@@ -170,6 +171,19 @@ class DedupMigrate:
         """
         return self._agents.guest_state(context, host, uuid)
 
+    def _forget_at(self, host, uuid, context):
+        """Have a host forget a guest that has not arrived there.
+
+        A QEMU that ends when it has taken the guest over, and libvirt has
+        not yet told the source, leaves a domain that is shut off.
+        """
+        try:
+            self._agents.forget_guest(context, host, uuid)
+        except errors.AgentUnavailable as error:
+            LOG.info('Whether libvirt of %(host)s still knows of instance '
+                     '%(uuid)s was not looked at: %(error)s',
+                     {'host': host, 'uuid': uuid, 'error': error})
+
     def _link_rate(self, context, destination, measure):
         """Return bytes/s, measured now or by an earlier migration."""
         rate = (self._links.rate(context, destination) if measure
@@ -206,6 +220,7 @@ class DedupMigrate:
             functools.partial(self._driver.live_migration_force_complete,
                               instance),
             functools.partial(self._state_at, destination, instance.uuid),
+            functools.partial(self._forget_at, destination, instance.uuid),
             functools.partial(recovery.finish,
                               self._driver.virtapi._compute))
         self._attempts[instance.uuid] = attempt

@@ -48,6 +48,7 @@ class AgentAPI:
     * 1.0 - facts, link_probe, incoming.
     * 1.1 - hello.
     * 1.2 - guest_state.
+    * 1.3 - forget_guest.
 
     A method that needs a later version asks can_send_version() and falls
     back on an earlier one, with its objects as that version had them.
@@ -126,6 +127,15 @@ class AgentAPI:
                           objects.DedupGuestReply, self._timeout, '1.2',
                           request=objects.DedupGuestRequest(
                               instance_uuid=instance_uuid)).state
+
+    def forget_guest(self, ctxt, host, instance_uuid):
+        """Have libvirt of a host forget a guest that does not run there.
+
+        :returns: whether there was one
+        """
+        return self._call(ctxt, host, 'forget_guest', bool, PROMPT, '1.3',
+                          request=objects.DedupGuestRequest(
+                              instance_uuid=instance_uuid))
 
     def _call(self, ctxt, host, method, reply_class, timeout,
               version='1.0', **arguments):

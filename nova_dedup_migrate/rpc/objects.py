@@ -247,7 +247,7 @@ class DedupIncomingReply(DedupObject):
 
 @base.VersionedObjectRegistry.register
 class DedupGuestRequest(DedupObject):
-    """Is an instance on the host?"""
+    """Which instance a question is about."""
 
     VERSION = '1.0'
 

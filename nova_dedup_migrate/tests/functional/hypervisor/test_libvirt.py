@@ -17,6 +17,7 @@ try:
 
     from lab.hosts import lab as labs
     from lab.services import libvirtd
+    from nova_dedup_migrate.agent import local
     from nova_dedup_migrate.hypervisor import libvirt as guests
 except ImportError as error:
     raise unittest.SkipTest(
@@ -234,6 +235,26 @@ class LibvirtOnlyTest(suites.Suite, LibvirtCase):
         self.assert_works(source)
         migration = self.migrate(source, destination)
         self.assert_arrives(source, destination, migration)
+
+    def test_forgotten(self):
+        """What is left of a guest that ended as it arrived."""
+        agent = local.LocalLibvirt(_daemons[0].uri, lambda *event: None)
+        self.addCleanup(agent.stop)
+        guest = self.started()
+        connection = libvirt.open(_daemons[0].uri)
+        self.addCleanup(connection.close)
+        domain = connection.lookupByName(guest.name)
+        uuid = domain.UUIDString()
+        connection.defineXML(domain.XMLDesc())
+        self.assertFalse(agent.forget_guest(uuid))
+        self.assertTrue(domain.isPersistent())
+        self.assert_works(guest)
+        os.kill(self.pid(guest), signal.SIGKILL)
+        self.eventually(lambda: not domain.isActive(), 'end of the guest')
+        self.assertTrue(agent.forget_guest(uuid))
+        self.assertRaises(libvirt.libvirtError,
+                          connection.lookupByUUIDString, uuid)
+        self.assertFalse(agent.forget_guest(uuid))
 
     def test_early_exit_tells_why(self):
         guest = self.make('guest', extra_args=('-no-such-option',))

@@ -44,12 +44,12 @@ class EndToEndTest(base.TestCase):
         emulators.describe.return_value = emulator.Emulator(True, '10.0.3')
         site = nodes.Site(roots=(str(self.root),))
         self.events = incoming.IncomingEvents()
-        self.guest_state = mock.Mock(spec=[])
+        self.guests = mock.Mock(spec=['guest_state', 'forget_guest'])
         self.receiver = link.Receiver('127.0.0.1', range(0, 1))
         server = transport.get_server(bus, HOST, [endpoint.Endpoint(
             facts.Facts(HOST, '1.2', site, emulators,
                         storage_rates.StorageRates(site, 0, 0, 0)),
-            self.events, self.receiver, self.guest_state)])
+            self.events, self.receiver, self.guests)])
         server.start()
         self.addCleanup(server.wait)
         self.addCleanup(server.stop)
@@ -107,16 +107,25 @@ class EndToEndTest(base.TestCase):
 
     def test_guest_state(self):
         for state in objects.GUEST_STATES:
-            self.guest_state.return_value = state
+            self.guests.guest_state.return_value = state
             self.assertEqual(state, self.api.guest_state({}, HOST, INSTANCE))
-        self.guest_state.assert_called_with(INSTANCE)
+        self.guests.guest_state.assert_called_with(INSTANCE)
 
     def test_guest_state_that_libvirt_does_not_tell(self):
-        self.guest_state.side_effect = hypervisor_errors.HypervisorUnavailable(
+        error = hypervisor_errors.HypervisorUnavailable(
             uri='qemu:///system', reason='gone')
-        error = self.assertRaises(errors.AgentUnavailable,
-                                  self.api.guest_state, {}, HOST, INSTANCE)
-        self.assertIn('gone', error.reason)
+        self.guests.guest_state.side_effect = error
+        self.guests.forget_guest.side_effect = error
+        for method in (self.api.guest_state, self.api.forget_guest):
+            error = self.assertRaises(errors.AgentUnavailable, method, {},
+                                      HOST, INSTANCE)
+            self.assertIn('gone', error.reason)
+
+    def test_forget_guest(self):
+        for known in (True, False):
+            self.guests.forget_guest.return_value = known
+            self.assertIs(known, self.api.forget_guest({}, HOST, INSTANCE))
+        self.guests.forget_guest.assert_called_with(INSTANCE)
 
     def test_link(self):
         rates = link_rates.LinkRates(self.api, 'compute1', 0.1, 1 << 20, 60)

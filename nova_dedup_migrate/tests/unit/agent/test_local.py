@@ -98,6 +98,34 @@ class LocalTest(base.TestCase):
         self.assertRaises(errors.HypervisorUnavailable,
                           self.local.guest_state, 'uuid')
 
+    def forget(self, active=False):
+        self.domain = self.host.domain.return_value = mock.create_autospec(
+            libvirt.virDomain, instance=True)
+        self.domain.isActive.return_value = active
+        return self.local.forget_guest('uuid')
+
+    def test_forget(self):
+        self.assertTrue(self.forget())
+        self.host.domain.assert_called_once_with('uuid', 'uuid')
+        self.domain.undefineFlags.assert_called_once_with(
+            libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM
+            | libvirt.VIR_DOMAIN_UNDEFINE_KEEP_TPM)
+
+    def test_a_guest_that_runs_is_not_forgotten(self):
+        self.assertFalse(self.forget(active=True))
+        self.domain.undefineFlags.assert_not_called()
+
+    def test_forget_a_guest_that_is_not_known(self):
+        self.host.domain.side_effect = errors.GuestNotRunning(name='uuid')
+        self.assertFalse(self.local.forget_guest('uuid'))
+
+    def test_libvirt_refuses_to_forget(self):
+        self.forget()
+        self.domain.undefineFlags.side_effect = libvirt_error(
+            libvirt.VIR_ERR_OPERATION_INVALID)
+        self.assertRaises(errors.HypervisorError, self.local.forget_guest,
+                          'uuid')
+
     def test_subscribes_when_libvirt_is_there(self):
         self.host.subscribe.side_effect = [
             errors.HypervisorUnavailable(uri='x', reason='y'), None]

@@ -28,9 +28,11 @@ class AttemptTest(base.TestCase):
             'migration', 'instance', 'here', 'there', 'auto', 'nova.conf')
         self.force_complete = mock.Mock(spec=[])
         self.state_there = mock.Mock(spec=[])
+        self.forget_there = mock.Mock(spec=[])
         self.finish = mock.Mock(spec=[])
         self.attempt = attempt.Attempt(self.record, self.force_complete,
-                                       self.state_there, self.finish)
+                                       self.state_there,
+                                       self.forget_there, self.finish)
         self.guest = mock.create_autospec(libvirt_guest.Guest, instance=True)
 
     def recover(self, **kwargs):
@@ -92,6 +94,31 @@ class AttemptTest(base.TestCase):
             libvirt_error(libvirt.VIR_ERR_OPERATION_FAILED))
         self.recover().assert_called_once_with('c', 'i', 'd', 'data')
         self.assertEqual('failed', self.record.outcome)
+
+    def test_what_is_left_there_is_forgotten_first(self):
+        self.attempt.enter()
+        self.attempt.operation_failed(
+            libvirt_error(libvirt.VIR_ERR_OPERATION_FAILED))
+        events = []
+        self.forget_there.side_effect = (
+            lambda context: events.append(('forget', context)))
+        timer = threading.Timer(0.05, lambda: (
+            events.append('ended'), self.attempt.operation_ended()))
+        timer.start()
+        self.addCleanup(timer.cancel)
+        self.attempt.recovering(lambda *args: events.append('roll back'))(
+            'c', 'i', 'd', 'data')
+        self.assertEqual(['ended', ('forget', 'c'), 'roll back'], events)
+
+    def test_nothing_is_left_where_libvirt_was_not_told(self):
+        self.recover()
+        self.forget_there.assert_not_called()
+
+    def test_libvirt_does_not_end(self):
+        self.attempt.enter()
+        with mock.patch.object(attempt, '_END_S', 0):
+            self.recover().assert_called_once_with('c', 'i', 'd', 'data')
+        self.forget_there.assert_called_once_with('c')
 
     def test_cancelled_as_nova_saw(self):
         self.recover(migration_status='cancelled').assert_called_once_with(

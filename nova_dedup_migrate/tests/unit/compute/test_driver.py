@@ -41,6 +41,7 @@ class DriverCase(base.TestCase):
         self.there = mock.Mock(spec=[], return_value='here')
         self.attempt = compute_attempt.Attempt(fakes.record(), self.forced,
                                                self.there,
+                                               mock.Mock(spec=[]),
                                                mock.Mock(spec=[]))
         self.driver._host = mock.create_autospec(libvirt_host.Host,
                                                  instance=True)
@@ -331,8 +332,9 @@ class OperationTest(DriverCase):
             libvirt.VIR_ERR_OPERATION_ABORTED)
         self.driver._live_migration_operation(*self.arguments)
         recover = mock.Mock(spec=[])
-        self.attempt.recovering(recover)()
-        recover.assert_called_once_with(migration_status='cancelled')
+        self.attempt.recovering(recover)('context')
+        recover.assert_called_once_with('context',
+                                        migration_status='cancelled')
 
     def test_the_end_is_noted_however_it_is(self):
         for error in (None, libvirt_error(libvirt.VIR_ERR_RPC),

@@ -53,6 +53,7 @@ class RecoveryCase(base.TestCase):
                                                   instance=True)
         self.get_guest = mock.Mock(spec=[], return_value=self.guest)
         self.state_at = mock.Mock(spec=[])
+        self.forget_at = mock.Mock(spec=[])
         self.manager = mock.create_autospec(
             compute_manager.ComputeManager, instance=True)
         self.manager.volume_api = mock.create_autospec(cinder.API,
@@ -62,8 +63,8 @@ class RecoveryCase(base.TestCase):
             peer, 'guest_state', autospec=True, return_value=None))
         self.journal = mock.create_autospec(journal.Journal, instance=True)
         self.recovery = recovery.Recovery(
-            'here', self.get_guest, self.state_at, self.manager,
-            self.journal)
+            'here', self.get_guest, self.state_at, self.forget_at,
+            self.manager, self.journal)
         self.entry = test_journal.entry()
 
     def patch(self, patcher):
@@ -95,6 +96,9 @@ class RecoveryTest(RecoveryCase):
         if roll_back.called:
             roll_back.assert_called_once_with(
                 mock.ANY, self.instance, 'there', data, 'failed', mock.ANY)
+            self.forget_at.assert_called_once_with('there', UUID, mock.ANY)
+        else:
+            self.forget_at.assert_not_called()
         for what, method in (('finish', finish), ('roll back', roll_back)):
             if method.called:
                 self.assertIs(self.migration, data.migration)

@@ -17,6 +17,7 @@ from nova_dedup_migrate.compute import waiting
 from nova_dedup_migrate.flows import live_migration
 from nova_dedup_migrate.reports import keeper
 from nova_dedup_migrate.rpc import api
+from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import transport
 from nova_dedup_migrate.tests import base
 
@@ -90,7 +91,8 @@ class LifeTest(ServiceCase):
         manager = self.driver.virtapi._compute
         recoveries.assert_called_once_with(
             service.CONF.host, self.driver._host.get_guest,
-            self.service._state_at, manager, self.service._journal)
+            self.service._state_at, self.service._forget_at, manager,
+            self.service._journal)
         recoveries.return_value.begin.assert_called_once_with(instances)
         waiting.assert_called_once_with(service.CONF.host, manager,
                                         recoveries.return_value.run)
@@ -256,6 +258,15 @@ class MigrateTest(ServiceCase):
                                   self.data) as attempt:
             self.assertEqual('none', attempt._state_there('context'))
         self.agents.guest_state.assert_called_once_with('context', 'there',
+                                                        UUID)
+
+    def test_the_destination_is_to_forget(self):
+        for error in (None, errors.AgentUnavailable('there', 'gone')):
+            self.agents.forget_guest.side_effect = error
+            with self.service.attempt(self.instance, 'there', False,
+                                      self.data) as attempt:
+                attempt._forget_there('context')
+            self.agents.forget_guest.assert_called_with('context', 'there',
                                                         UUID)
 
     def test_disabled(self):
