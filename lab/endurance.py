@@ -125,8 +125,7 @@ class Endurance:
         self._progress.say('%s, %s: %s' % (
             trial.fault, trial.moment, '; '.join(trial.problems)
             or 'as it should be, %s on %s' % (trial.status, trial.host)))
-        fault = faults.FAULTS.get(trial.fault)
-        if trial.problems or (fault and not fault.survives):
+        if trial.problems or trial.status != 'ACTIVE':
             self._delete()
 
     # The instance
@@ -180,22 +179,23 @@ class Endurance:
                 self._wait_for(share * self._bytes, scene.source, sent)):
             trial.note = 'struck after it'
         started = time.monotonic()
-        self._strike(fault, scene, trial)
+        survives = (self._strike(fault, scene, trial) != faults.HAD_ARRIVED
+                    and fault.survives)
         try:
             self._rest(last)
         finally:
             trial.seconds = time.monotonic() - started
             self._note(trial)
         self._ready()
-        if not fault.survives:
+        if not survives:
             # Nova looks for guests that have ended now and then
             self._wait_status('SHUTOFF')
         host = self._host()
         trial.problems += verdict.of_instance(self._cloud, self._server,
-                                              host, fault.survives)
+                                              host, survives)
         self._note(trial)
         trial.problems += sorted(verdict.left(self._cloud, self._left))
-        if fault.survives and not trial.problems:
+        if survives and not trial.problems:
             trial.problems += self._goes_on()
 
     def _strike(self, fault, scene, trial):
@@ -203,6 +203,7 @@ class Endurance:
             note = fault.strike(scene)
             trial.note = ', '.join(filter(None, (trial.note, note)))
             time.sleep(fault.mend_after)
+            return note
         finally:
             fault.mend(scene)
 

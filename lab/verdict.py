@@ -21,7 +21,7 @@ def of_instance(cloud, server, host, survives=True):
     :param host: lab host that Nova says it is on
     :param survives: whether its guest has to run
     """
-    running = {one.name: domain_state(one, server.id)
+    running = {one.name: faults.domain_state(one, server.id)
                for one in cloud.computes if faults.qemus(one, server.id)}
     wanted = {host.name: 'running'} if survives else {}
     if running != wanted:
@@ -33,12 +33,6 @@ def of_instance(cloud, server, host, survives=True):
     if running == wanted and survives:
         yield from _memory(host, server)
         yield from _armed(host, server)
-
-
-def domain_state(host, uuid):
-    """Return what libvirt says of a domain: its state, or an error."""
-    done = host.run(['virsh', 'domstate', uuid], check=False)
-    return done.stdout.strip() or done.stderr.strip()
 
 
 def _memory(host, server):

@@ -16,11 +16,14 @@ from lab.faults import programs
 from lab.faults import requests
 from lab.faults import storage
 from lab.faults.fault import Fault
+from lab.faults.fault import HAD_ARRIVED
 from lab.faults.fault import Scene
 from lab.faults.programs import command_line
+from lab.faults.programs import domain_state
 from lab.faults.programs import qemus
 
 FAULTS = {fault.name: fault for fault in (
     *programs.FAULTS, *links.FAULTS, *storage.FAULTS, *requests.FAULTS)}
 
-__all__ = ['FAULTS', 'Fault', 'Scene', 'command_line', 'qemus']
+__all__ = ['FAULTS', 'HAD_ARRIVED', 'Fault', 'Scene', 'command_line',
+           'domain_state', 'qemus']

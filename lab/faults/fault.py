@@ -4,6 +4,8 @@
 import dataclasses
 
 SIDES = ('source', 'destination')
+#: Note of a fault that ended the instance itself: its guest had arrived.
+HAD_ARRIVED = 'it had arrived'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Fault:
 
     def strike(self, scene):
         """Do it; return what is worth a note in the table, or ''.
+
+        After HAD_ARRIVED the instance need not run.
 
         :raises LabError: there is nothing to strike at
         """

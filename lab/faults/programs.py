@@ -14,6 +14,7 @@ import time
 from lab import errors
 from lab import topology
 from lab.faults.fault import Fault
+from lab.faults.fault import HAD_ARRIVED
 from lab.faults.fault import SIDES
 from lab.services import nova
 from lab.services import rabbitmq
@@ -56,9 +57,11 @@ class Program(Fault):
                 raise errors.LabError('%s: there is no %s on %s' % (
                     self.name, self.program, host.name))
             time.sleep(0.05)
+        arrived = (self.program == _QEMU and self.survives
+                   and domain_state(host, scene.server) == 'running')
         for process in found:
             process.send(self.number)
-        return ''
+        return HAD_ARRIVED if arrived else ''
 
     def _found(self, host, scene):
         return (qemus(host, scene.server) if self.program == _QEMU
@@ -112,6 +115,12 @@ def session(host, leader):
 def qemus(host, uuid):
     """Return the processes of an instance's QEMU on a host."""
     return [one for one in host.processes() if _is_qemu(one.pid, uuid)]
+
+
+def domain_state(host, uuid):
+    """Return what libvirt says of a domain: its state, or an error."""
+    done = host.run(['virsh', 'domstate', uuid], check=False)
+    return done.stdout.strip() or done.stderr.strip()
 
 
 def _is_qemu(pid, uuid):

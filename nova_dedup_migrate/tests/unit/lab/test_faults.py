@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
 import signal
 from unittest import mock
 
@@ -27,6 +28,17 @@ class QemuTest(base.TestCase):
         faults.FAULTS['qemu-destination'].strike(self.scene)
         self.qemus.assert_called_with(self.scene.destination, 'server')
         self.process.send.assert_called_once_with(signal.SIGKILL)
+
+    def test_the_guest_had_arrived(self):
+        self.qemus.return_value = [self.process]
+        for state, survives, note in (
+                ('paused', True, ''), ('running', True, faults.HAD_ARRIVED),
+                ('running', False, '')):
+            self.scene.destination.run.return_value = mock.Mock(
+                stdout=state + '\n')
+            fault = dataclasses.replace(faults.FAULTS['qemu-destination'],
+                                        survives=survives)
+            self.assertEqual(note, fault.strike(self.scene))
 
     def test_it_does_not_come(self):
         self.qemus.return_value = []
