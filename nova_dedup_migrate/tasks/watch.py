@@ -159,6 +159,7 @@ class _Settler:
         self._record = record
         self._guest = guest
         self._started = time.monotonic()
+        self._raised = False
         self._settling = settle.Settling(options.downtime_ms,
                                          options.downtime_steps)
 
@@ -169,9 +170,12 @@ class _Settler:
                                     time.monotonic() - self._started)
         if limit is None:
             return
-        LOG.info('Live migration %(migration)s: after %(rounds)d rounds the '
-                 'guest writes to as much memory as before; it may be '
-                 'stopped for %(limit)d ms',
-                 {'migration': self._record.migration_uuid,
-                  'rounds': now.rounds, 'limit': limit})
+        # Where Nova's steps lower it, it is raised again and again.
+        LOG.log(logging.DEBUG if self._raised else logging.INFO,
+                'Live migration %(migration)s: after %(rounds)d rounds the '
+                'guest writes to as much memory as before; it may be '
+                'stopped for %(limit)d ms',
+                {'migration': self._record.migration_uuid,
+                 'rounds': now.rounds, 'limit': limit})
+        self._raised = True
         self._guest.allow_downtime(limit)
