@@ -27,6 +27,7 @@ VERSION = 1
 #: A file has some kilobytes; a larger one is none of ours.
 MAX_BYTES = 1 << 20
 _SUFFIX = '.json'
+_ASIDE = '.aside'
 _DATA, _CHANGES = 'nova_object.data', 'nova_object.changes'
 #: Of LibvirtLiveMigrateData: what the destination needed to begin, with
 #: credentials, and the record that the database has.
@@ -96,12 +97,22 @@ class Journal:
         """Remove an Entry; idempotent."""
         self._file(entry.migration_uuid).unlink(missing_ok=True)
 
+    def tidy(self):
+        """Remove what a process that was killed had not written to its end.
+
+        Only before this process has a migration.
+
+        :raises OSError: it cannot be removed
+        """
+        for path in self._path.glob('*' + _ASIDE):
+            path.unlink(missing_ok=True)
+
     def _file(self, migration_uuid):
         return self._path / (store.checked(migration_uuid) + _SUFFIX)
 
     def _write(self, path, entry):
         self._path.mkdir(mode=0o750, parents=True, exist_ok=True)
-        aside = path.with_suffix('.aside')
+        aside = path.with_suffix(_ASIDE)
         with aside.open('w') as file:
             os.fchmod(file.fileno(), 0o600)
             file.write(_encode(entry))

@@ -92,6 +92,11 @@ class DedupMigrate:
         :param host: name of this host
         """
         try:
+            self._journal.tidy()
+        except OSError as error:
+            LOG.warning('What an earlier nova-compute had begun to write '
+                        'stays: %s', error)
+        try:
             self._reports.close_unfinished()
         except Exception as error:
             LOG.warning('Reports of interrupted migrations stay open: %s',

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+import os
+from unittest import mock
 
 from nova import objects
 
@@ -67,6 +69,26 @@ class JournalTest(base.TestCase):
         with self.journal.during(entry()):
             self.journal.forget(self.only())
             self.assertEqual(([], []), self.journal.entries())
+
+    def test_killed_while_it_was_written(self):
+        def die(source, target):
+            raise SystemExit()
+
+        def write():
+            with mock.patch.object(os, 'replace', autospec=True,
+                                   side_effect=die):
+                self.journal.during(entry()).__enter__()
+
+        self.journal.tidy()
+        self.assertRaises(SystemExit, write)
+        self.assertEqual(([], []), self.journal.entries())
+        with self.journal.during(entry()):
+            aside = self.folder / (INSTANCE + '.aside')
+            aside.touch()
+            self.journal.tidy()
+            self.assertFalse(aside.exists())
+            self.only()
+        self.assertEqual([], list(self.folder.iterdir()))
 
     def test_damaged_files_are_told(self):
         with self.journal.during(entry()):

@@ -9,6 +9,7 @@ from oslo_config import fixture as config_fixture
 
 from nova_dedup_migrate.compute import gathering
 from nova_dedup_migrate.compute import guests
+from nova_dedup_migrate.compute import journal
 from nova_dedup_migrate.compute import recovery
 from nova_dedup_migrate.compute import service
 from nova_dedup_migrate.compute import stranded
@@ -56,10 +57,16 @@ class LifeTest(ServiceCase):
 
     def test_start(self):
         self.driver.list_instance_uuids.return_value = ['a', 'b']
-        self.service.start('here')
-        self.assertEqual([mock.call('a'), mock.call('b')],
-                         self.tracker.look.mock_calls)
-        self.reports.close_unfinished.assert_called_once_with()
+        with mock.patch.object(journal.Journal, 'tidy',
+                               autospec=True) as tidy:
+            for error in (None, OSError('full')):
+                tidy.side_effect = error
+                self.service.start('here')
+                self.assertEqual([mock.call('a'), mock.call('b')],
+                                 self.tracker.look.mock_calls)
+                self.reports.close_unfinished.assert_called_once_with()
+                self.tracker.look.reset_mock()
+                self.reports.close_unfinished.reset_mock()
 
     def test_reports_are_no_reason_not_to_start(self):
         self.driver.list_instance_uuids.return_value = ['a']
