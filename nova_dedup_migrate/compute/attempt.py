@@ -71,6 +71,7 @@ class Attempt:
         self._over = False
         self._wishes = []
         self._cancelled = False
+        self._unsaved = False
 
     @property
     def begun(self):
@@ -136,6 +137,23 @@ class Attempt:
                              'error': error})
         elif wishes:
             self._force_complete()
+
+    def goes_on(self, error):
+        """Return whether Nova's monitor has to look on after an error.
+
+        Not where it came of what Nova does when all is over.
+        """
+        with self._lock:
+            if self._over:
+                return False
+            first, self._unsaved = not self._unsaved, True
+        LOG.warning('Figures of the migration of instance %(uuid)s could '
+                    'not be saved: %(error)s',
+                    {'uuid': self.record.instance_uuid, 'error': error})
+        if first:
+            self.record.trouble("saving Nova's figures", error)
+        time.sleep(_INTERVAL_S)
+        return True
 
     def operation_failed(self, error):
         """Take note of the libvirtError that libvirt's operation gave."""

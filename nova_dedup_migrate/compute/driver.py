@@ -15,6 +15,7 @@ import libvirt
 from nova import exception
 from nova.virt.libvirt import driver
 from oslo_log import log as logging
+import oslo_messaging
 
 from nova_dedup_migrate.compute import figures
 from nova_dedup_migrate.compute import page_cache
@@ -134,15 +135,23 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
                                 **kwargs):
         """Show Nova's monitor a guest that counts fetched pages.
 
-        It also outlives a libvirtd that is started again.
+        It also outlives a libvirtd that is started again.  The monitor
+        saves figures now and then, and where it cannot, Nova gives up: but
+        the guest may leave all the same, and the instance would be ERROR
+        here and run there.  So it is begun again.
         """
         attempt = self.dedup.attempt_of(instance)
         if attempt is not None:
             guest = figures.MigratingGuest(
                 guest, attempt,
                 functools.partial(self._host.get_guest, instance))
-        super()._live_migration_monitor(context, instance, guest, *args,
-                                        **kwargs)
+        while True:
+            try:
+                return super()._live_migration_monitor(
+                    context, instance, guest, *args, **kwargs)
+            except oslo_messaging.MessagingException as error:
+                if attempt is None or not attempt.goes_on(error):
+                    raise
 
     def live_migration_abort(self, instance):
         """Keep the request where libvirt has no migration to abort yet."""

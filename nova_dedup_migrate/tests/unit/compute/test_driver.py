@@ -16,6 +16,7 @@ from nova.virt.libvirt import config as libvirt_config
 from nova.virt.libvirt import driver as libvirt_driver
 from nova.virt.libvirt import guest as libvirt_guest
 from nova.virt.libvirt import host as libvirt_host
+import oslo_messaging
 
 from nova_dedup_migrate.compute import attempt as compute_attempt
 from nova_dedup_migrate.compute import driver
@@ -382,6 +383,31 @@ class MonitorTest(DriverCase):
         self.assertIs(self.driver._host.get_guest.return_value,
                       seen._reopen())
         self.driver._host.get_guest.assert_called_once_with(self.instance)
+
+    def test_the_bus_is_away_for_a_while(self):
+        lost = oslo_messaging.MessagingTimeout('late')
+        self.theirs.side_effect = [lost, lost, None]
+        with mock.patch.object(compute_attempt, '_INTERVAL_S', 0):
+            self.monitor()
+        self.assertEqual(3, self.theirs.call_count)
+        trouble, = self.attempt.record.troubles
+        self.assertIn('late', trouble)
+
+    def test_the_bus_is_away_when_it_is_over(self):
+        def end(*args):
+            self.attempt.over('completed')
+            raise oslo_messaging.MessagingTimeout('late')
+
+        self.theirs.side_effect = end
+        self.assertRaises(oslo_messaging.MessagingTimeout, self.monitor)
+        self.theirs.assert_called_once()
+
+    def test_other_errors_pass(self):
+        self.theirs.side_effect = libvirt_error(libvirt.VIR_ERR_RPC)
+        self.assertRaises(libvirt.libvirtError, self.monitor)
+        self.theirs.side_effect = oslo_messaging.MessagingTimeout('late')
+        self.driver.dedup.attempt_of.return_value = None
+        self.assertRaises(oslo_messaging.MessagingTimeout, self.monitor)
 
     def test_without_an_attempt(self):
         self.driver.dedup.attempt_of.return_value = None
