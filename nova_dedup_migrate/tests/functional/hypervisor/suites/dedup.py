@@ -95,7 +95,9 @@ class DedupSuite(suite.Suite):
         source.arm_dedup()
         self.migrate(source, destination).wait(60)
         incoming = destination.dedup_statistics().incoming
-        self.assertGreater(incoming.fetched_pages, 0)
+        # How many it fetches before the source sends them depends on who
+        # gets the processors.
+        self.assertGreater(incoming.record_pages, 0)
         event = destination.events.wait('X_DEDUP_INCOMING_DONE', 0, 10)
         self.assertEqual(incoming, statistics.IncomingStatistics.from_event(
             event.data))
