@@ -28,7 +28,6 @@ from nova_dedup_migrate.conf import dedup_migrate as options
 from nova_dedup_migrate.flows import live_migration
 from nova_dedup_migrate.reports import keeper
 from nova_dedup_migrate.rpc import api
-from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import transport
 from nova_dedup_migrate.tasks import record as task_record
 
@@ -180,11 +179,12 @@ class DedupMigrate:
         """Have a host forget a guest that has not arrived there.
 
         A QEMU that ends when it has taken the guest over, and libvirt has
-        not yet told the source, leaves a domain that is shut off.
+        not yet told the source, leaves a domain that is shut off.  Nova's
+        rollback comes next, whatever becomes of this.
         """
         try:
             self._agents.forget_guest(context, host, uuid)
-        except errors.AgentUnavailable as error:
+        except Exception as error:
             LOG.info('Whether libvirt of %(host)s still knows of instance '
                      '%(uuid)s was not looked at: %(error)s',
                      {'host': host, 'uuid': uuid, 'error': error})

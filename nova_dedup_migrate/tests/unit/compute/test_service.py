@@ -268,7 +268,8 @@ class MigrateTest(ServiceCase):
                                                         UUID)
 
     def test_the_destination_is_to_forget(self):
-        for error in (None, errors.AgentUnavailable('there', 'gone')):
+        for error in (None, errors.AgentUnavailable('there', 'gone'),
+                      ValueError('bad URL')):
             self.agents.forget_guest.side_effect = error
             with self.service.attempt(self.instance, 'there', False,
                                       self.data) as attempt:
