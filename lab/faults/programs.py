@@ -96,6 +96,8 @@ FAULTS = (
            mend_after=45.0),
     Program('rabbitmq', side='control', program=_RABBITMQ),
     Program('rabbitmq-late', 20.0, side='control', program=_RABBITMQ),
+    # longer than one question waits for its answer, so that steps fail
+    Program('rabbitmq-gone', 150.0, side='control', program=_RABBITMQ),
     Program('qemu-source', survives=False, side='source', program=_QEMU),
     Program('qemu-destination', side='destination', program=_QEMU),
 )

@@ -20,7 +20,9 @@ two methods: the wrong one would look for the instance where it is not,
 and remove its disks.
 
 A guest that has arrived runs, also where nova-compute of the destination
-does not answer then.
+does not answer then, or where the message bus is away.  Nova would set
+ERROR on it.  So that error is kept here, and the migration is settled when
+there is an answer (recovery.py).
 """
 
 import threading
@@ -52,17 +54,13 @@ class Attempt:
         rpc.objects.GUEST_STATES; raises rpc.errors.AgentUnavailable
     :param forget_there: callable(context) that has libvirt forget a guest
         that does not run there; never raises
-    :param finish: callable(context, instance, migration) that does what
-        Nova does last, where Nova did not come to that
     """
 
-    def __init__(self, record, force_complete, state_there, forget_there,
-                 finish):
+    def __init__(self, record, force_complete, state_there, forget_there):
         self.record = record
         self._force_complete = force_complete
         self._state_there = state_there
         self._forget_there = forget_there
-        self._finish = finish
         self._operated = threading.Event()
         self._lock = threading.Lock()
         self._begun = False
@@ -72,11 +70,23 @@ class Attempt:
         self._wishes = []
         self._cancelled = False
         self._unsaved = False
+        self._unsettled = False
+        self._failure = 'failed'
 
     @property
     def begun(self):
         """Whether Nova's operation has begun."""
         return self._begun
+
+    @property
+    def unsettled(self):
+        """Whether Nova did not come to the end of its last steps."""
+        return self._unsettled
+
+    @property
+    def failure(self):
+        """The status of the migration, if the guest has stayed."""
+        return self._failure
 
     def begin(self):
         """Return whether Nova's operation is still wanted.
@@ -174,16 +184,17 @@ class Attempt:
         def recover(context, *args, **kwargs):
             if self._cancelled:
                 kwargs['migration_status'] = 'cancelled'
-            self.over(kwargs.get('migration_status', 'failed'))
+            self._failure = kwargs.get('migration_status', self._failure)
+            self.over(self._failure)
             if self._entered:
                 # It is done there when libvirt says so here.
                 self._operated.wait(_END_S)
                 self._forget_there(context)
-            return recover_method(context, *args, **kwargs)
+            self._last_steps(recover_method, context, *args, **kwargs)
         return recover
 
     def completing(self, post_method, recover_method):
-        """Return Nova's post_method, or what there is to do instead.
+        """Return what to call for Nova's post_method.
 
         :param recover_method: as recovering() returned it
         """
@@ -193,23 +204,23 @@ class Attempt:
                           '%(dest)s, whatever became of it here: %(error)s',
                           {'dest': dest, 'error': self.record.failure},
                           instance=instance)
-                return recover_method(context, instance, dest, migrate_data)
+                recover_method(context, instance, dest, migrate_data)
+                return
             self.over('completed')
-            try:
-                return post_method(context, instance, dest, block_migration,
-                                   migrate_data)
-            except oslo_messaging.MessagingException as error:
-                if instance.host != dest:
-                    raise
-                # Nova would set ERROR on an instance that runs there.
-                LOG.error('%(dest)s does not answer; the guest has arrived '
-                          'there, and nova-compute there has to take note '
-                          'of it: %(error)s', {'dest': dest, 'error': error},
-                          instance=instance)
-                self.record.trouble('having the destination take note',
-                                    error)
-                self._finish(context, instance, migrate_data.migration)
+            self._last_steps(post_method, context, instance, dest,
+                             block_migration, migrate_data)
         return complete
+
+    def _last_steps(self, method, context, *args, **kwargs):
+        """Do what Nova does last, as far as there are answers."""
+        try:
+            method(context, *args, **kwargs)
+        except oslo_messaging.MessagingException as error:
+            self._unsettled = True
+            LOG.error('The migration of instance %(uuid)s is over, and Nova '
+                      'could not take note of it: %(error)s',
+                      {'uuid': self.record.instance_uuid, 'error': error})
+            self.record.trouble('having Nova take note', error)
 
     def _came_to_nothing(self, context):
         """Whether the guest is certainly not at the destination."""

@@ -78,7 +78,11 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
                 context, instance, *args, **kwargs)
 
     def pre_live_migration(self, context, instance, *args, **kwargs):
+        """Make nothing for a migration that was rolled back meanwhile."""
         with self.dedup.preparing(instance):
+            if not self.dedup.is_wanted(context, instance):
+                raise exception.MigrationError(
+                    reason='it is not to migrate here any more')
             return super().pre_live_migration(context, instance, *args,
                                               **kwargs)
 

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a nova-compute that is killed leaves to the next one.
+"""What is to be known of a live migration until it is settled.
 
 One file for each live migration that is under way from this host,
 <state_path>/dedup_migrate/under-way/<migration UUID>.json.  Nova keeps in
 memory alone what it takes to finish or roll back a live migration; here it
-outlives the process.
+outlives the process, and errors in Nova's last steps.
 
 Nothing secret is kept: credentials of volumes are asked of Cinder again.
 """
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -68,18 +67,12 @@ class Journal:
     def __init__(self, path):
         self._path = pathlib.Path(path)
 
-    @contextlib.contextmanager
-    def during(self, entry):
-        """Keep an Entry while the block runs, however it ends.
+    def keep(self, entry):
+        """Write an Entry.
 
         :raises OSError: it cannot be written
         """
-        path = self._file(entry.migration_uuid)
-        self._write(path, entry)
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
+        self._write(self._file(entry.migration_uuid), entry)
 
     def entries(self):
         """Return (entries, damaged): Entry objects, EntryDamaged errors."""

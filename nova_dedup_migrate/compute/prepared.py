@@ -10,19 +10,50 @@ the instance has the attachments of a host that it is not on.
 So the destination is asked once more whether it can take the instance:
 its answer is what a rollback goes by.  The check claims what an instance
 with NUMA or PCI devices needs, a second time, so those are left alone.
+
+A request to prepare waits in the queue of a destination whose nova-compute
+is away.  By the time it is read the source has long given up, and rolled
+back what there was; nobody would roll back what is prepared then.
 """
 
 from nova import objects
 from nova.volume import cinder
+from oslo_log import log as logging
+import oslo_messaging
 
 from nova_dedup_migrate.compute import journal
 
+LOG = logging.getLogger(__name__)
+
+#: Statuses of a migration that its destination may have to prepare.
+_WANTED = ('accepted', 'queued', 'preparing')
 #: Microversion of Cinder that has them, as Nova uses it.
 _ATTACHMENTS = '3.44'
 
 
 class NotKnown(Exception):
     """What has to be undone cannot be told, and why."""
+
+
+def is_wanted(context, instance, host):
+    """Whether there is a migration that a host has to prepare for.
+
+    Also true where that is not known, and where the instance is on the host:
+    what Nova does about an error of ours there is no better.
+
+    :param instance: nova.objects.Instance, as it came with the request
+    """
+    try:
+        migrations = objects.MigrationList.get_by_filters(
+            context, {'instance_uuid': instance.uuid,
+                      'status': list(_WANTED)})
+        return (any(one.dest_compute == host for one in migrations)
+                or objects.Instance.get_by_uuid(
+                    context, instance.uuid).host == host)
+    except oslo_messaging.MessagingException as error:
+        LOG.warning('Whether the instance still has to migrate here is not '
+                    'known: %s', error, instance=instance)
+        return True
 
 
 def entry(manager, context, instance, migration):

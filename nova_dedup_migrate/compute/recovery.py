@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finishing what a nova-compute that was killed has begun.
+"""Finishing what a nova-compute has begun that was killed, or heard nothing.
 
 libvirt goes on with a migration when nova-compute is gone, and the guest
 may leave.  Stock Nova, started again, takes the migration for failed and
 the instance for one of its own, and if the guest has left no host has an
 instance that runs: the next reboot starts it a second time.
+
+Nor does a nova-compute that lives come to an end where the message bus is
+away while Nova does its last steps.
 
 What holds is where the guest is::
 
@@ -19,6 +22,7 @@ In the meantime Nova's start-up passes the instance over, so it stays
 migrating and nobody can start it twice.
 """
 
+import functools
 import threading
 
 import libvirt
@@ -30,6 +34,7 @@ from oslo_log import log as logging
 from oslo_serialization import jsonutils
 
 from nova_dedup_migrate.compute import peer
+from nova_dedup_migrate.compute import waiting
 from nova_dedup_migrate.hypervisor import libvirt_monitor
 from nova_dedup_migrate.rpc import errors
 
@@ -37,8 +42,6 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds between two looks at a guest that leaves or arrives.
 _LOOK_S = 0.5
-#: Seconds until an agent that did not answer is asked again.
-_RETRY_S = 10.0
 #: What JobInfo says of a guest that is not migrated any more.
 _NO_JOB = (libvirt.VIR_DOMAIN_JOB_NONE, libvirt.VIR_DOMAIN_JOB_COMPLETED,
            libvirt.VIR_DOMAIN_JOB_FAILED, libvirt.VIR_DOMAIN_JOB_CANCELLED)
@@ -50,7 +53,7 @@ _LEAVING = (
 
 
 class Recovery:
-    """Does it, in a thread for each migration.
+    """Does it.
 
     :param host: name of this host
     :param get_guest: as nova.virt.libvirt.host.Host.get_guest
@@ -70,6 +73,7 @@ class Recovery:
         self._forget_at = forget_at
         self._manager = manager
         self._journal = journal
+        self._under_way = set()
         self._stopping = threading.Event()
 
     def stop(self):
@@ -77,7 +81,7 @@ class Recovery:
         self._stopping.set()
 
     def begin(self, instances):
-        """Begin with what the journal has.
+        """Begin with what the journal has, in a thread for each migration.
 
         :param instances: those of this host, nova.objects.Instance
         :returns: UUIDs of those that are taken care of
@@ -98,18 +102,30 @@ class Recovery:
                 name='dedup-recover-%s' % entry.instance_uuid).start()
         return taken
 
-    def run(self, entry):
-        """Settle one migration; never raises."""
+    def run(self, entry, status='failed'):
+        """Settle one migration, as soon as that is possible; never raises.
+
+        :param status: of the migration, if the guest has stayed
+        """
+        self._under_way.add(entry.instance_uuid)
         try:
-            context = nova_context.get_admin_context()
-            if self._settle(context, entry):
+            if waiting.until_answered(
+                    functools.partial(self._settle, entry, status),
+                    self._stopping,
+                    'Settling live migration ' + entry.migration_uuid):
                 self._journal.forget(entry)
         except Exception:
             LOG.exception('Live migration %s, which was interrupted, could '
                           'not be settled', entry.migration_uuid)
+        self._under_way.discard(entry.instance_uuid)
 
-    def _settle(self, context, entry):
+    def has(self, instance_uuid):
+        """Return whether a migration of an instance is being settled."""
+        return instance_uuid in self._under_way
+
+    def _settle(self, entry, status):
         """Return whether nothing is left to be done."""
+        context = nova_context.get_admin_context()
         try:
             instance = objects.Instance.get_by_uuid(
                 context, entry.instance_uuid,
@@ -122,10 +138,15 @@ class Recovery:
         migration = objects.Migration.get_by_uuid(context,
                                                   entry.migration_uuid)
         if instance.host == entry.destination:
-            finish(self._manager, context, instance, migration)
+            self._finish(context, instance, migration)
             return True
-        if (instance.host != self._host
-                or instance.task_state != task_states.MIGRATING):
+        if instance.host != self._host:
+            return True
+        if instance.task_state != task_states.MIGRATING:
+            # The last thing that a rollback saves, or somebody has reset it.
+            if migration.status == 'running':
+                migration.status = status
+                migration.save()
             return True
         where = self._where(context, entry, instance)
         if where is None:
@@ -143,7 +164,7 @@ class Recovery:
         else:
             self._forget_at(entry.destination, instance.uuid, context)
             self._manager._rollback_live_migration(
-                context, instance, entry.destination, data, 'failed', bdms)
+                context, instance, entry.destination, data, status, bdms)
         return True
 
     # Where the guest is
@@ -165,7 +186,7 @@ class Recovery:
                                 'instance stays migrating until somebody '
                                 'does: %s', error, instance=instance)
                 said = error
-                wait = _RETRY_S
+                wait = waiting.RETRY_S
             self._stopping.wait(wait)
         return None
 
@@ -219,7 +240,7 @@ class Recovery:
                 raise
             return state
 
-    # What Nova wants to know
+    # What Nova wants to know, and to have done
 
     def _source_bdms(self, context, instance, data):
         """Return the block devices as they were connected to this host."""
@@ -238,13 +259,10 @@ class Recovery:
                 # Only Nova's rollback saves them.
         return bdms
 
-
-def finish(manager, context, instance, migration):
-    """Do what is left when the instance is the destination's.
-
-    :param manager: nova.compute.manager.ComputeManager of the source
-    """
-    if migration.status == 'running':
-        migration.status = 'completed'
-        migration.save()
-        manager._delete_allocation_after_move(context, instance, migration)
+    def _finish(self, context, instance, migration):
+        """Do what is left when the instance is the destination's."""
+        if migration.status == 'running':
+            migration.status = 'completed'
+            migration.save()
+            self._manager._delete_allocation_after_move(context, instance,
+                                                        migration)

@@ -18,7 +18,9 @@ from nova_dedup_migrate.compute import attempt as compute_attempt
 from nova_dedup_migrate.compute import gathering
 from nova_dedup_migrate.compute import guests
 from nova_dedup_migrate.compute import journal
+from nova_dedup_migrate.compute import overdue
 from nova_dedup_migrate.compute import page_cache
+from nova_dedup_migrate.compute import prepared
 from nova_dedup_migrate.compute import recovery
 from nova_dedup_migrate.compute import stranded
 from nova_dedup_migrate.compute import strategy
@@ -52,8 +54,6 @@ class DedupMigrate:
         options.register_opts(CONF)
         self._driver = driver
         self._attempts = {}
-        self._recovery = None
-        self._stranded = None
         self._tracker = tracking.Tracker(self._resolve,
                                          self._attempts.__contains__)
 
@@ -78,6 +78,26 @@ class DedupMigrate:
     def _journal(self):
         return journal.Journal(os.path.join(
             CONF.state_path, 'dedup_migrate', 'under-way'))
+
+    @property
+    def _manager(self):
+        return self._driver.virtapi._compute
+
+    @functools.cached_property
+    def _recovery(self):
+        return recovery.Recovery(
+            CONF.host, self._driver._host.get_guest, self._state_at,
+            self._forget_at, self._manager, self._journal)
+
+    @functools.cached_property
+    def _stranded(self):
+        return stranded.Stranded(CONF.host, self._manager,
+                                 self._recovery.run, self._runs_here)
+
+    @functools.cached_property
+    def _overdue(self):
+        return overdue.Overdue(CONF.host, self._in_hand,
+                               self._stranded.newest, self._stranded.settle)
 
     @functools.cached_property
     def _reports(self):
@@ -106,13 +126,12 @@ class DedupMigrate:
         except Exception as error:
             LOG.warning('Guests that run already are not tracked: %s',
                         error)
+        self._overdue.start()
 
     def stop(self):
-        self._tracker.stop()
-        if self._recovery is not None:
-            self._recovery.stop()
-        if self._stranded is not None:
-            self._stranded.stop()
+        for each in (self._tracker, self._overdue, self._stranded,
+                     self._recovery):
+            each.stop()
 
     def take_over(self, context, instances):
         """Return the instances of this host that Nova is to look after.
@@ -122,12 +141,6 @@ class DedupMigrate:
 
         :param instances: nova.objects.InstanceList
         """
-        manager = self._driver.virtapi._compute
-        self._recovery = recovery.Recovery(
-            CONF.host, self._driver._host.get_guest, self._state_at,
-            self._forget_at, manager, self._journal)
-        self._stranded = stranded.Stranded(CONF.host, manager,
-                                           self._recovery.run)
         for begin in (self._recovery.begin,
                       functools.partial(self._stranded.begin, context)):
             try:
@@ -144,6 +157,33 @@ class DedupMigrate:
     def preparing(self, instance):
         """Return the lock of what is done here before an instance comes."""
         return lockutils.lock('dedup-migrate-preparing-' + instance.uuid)
+
+    def is_wanted(self, context, instance):
+        """Whether an instance still has to migrate to this host."""
+        return prepared.is_wanted(context, instance, CONF.host)
+
+    def _runs_here(self, instance):
+        """Whether libvirt has its guest, and it has not ended.
+
+        :raises: what Host.get_guest does, unless there is none
+        """
+        try:
+            return self._driver._host.get_guest(instance).is_active()
+        except exception.InstanceNotFound:
+            return False
+
+    def _in_hand(self, uuid):
+        """Whether somebody is at the migration of an instance."""
+        if (uuid in self._attempts or self._stranded.has(uuid)
+                or self._recovery.has(uuid)):
+            return True
+        waits = self._manager._waiting_live_migrations.get(uuid)
+        if waits is None:
+            return False
+        # It stays there as well where the destination could not prepare
+        # itself.
+        _migration, future = waits
+        return future is None or not future.done()
 
     # Tracking
 
@@ -207,8 +247,7 @@ class DedupMigrate:
 
         :returns: whether it was one
         """
-        if self._stranded is not None:
-            self._stranded.arrived(instance.uuid)
+        self._stranded.arrived(instance.uuid)
         return stranded.refuse(context, instance, dest, recover_method,
                                migrate_data)
 
@@ -216,7 +255,8 @@ class DedupMigrate:
     def attempt(self, instance, destination, block_migration, migrate_data):
         """Make the Attempt that the driver's methods share meanwhile.
 
-        Should this process be killed, the next one finishes it.
+        Should this process be killed, the next one finishes it; should Nova
+        not come to an end, we do, when there is an answer.
         """
         attempt = compute_attempt.Attempt(
             task_record.MigrationRecord(
@@ -225,22 +265,24 @@ class DedupMigrate:
             functools.partial(self._driver.live_migration_force_complete,
                               instance),
             functools.partial(self._state_at, destination, instance.uuid),
-            functools.partial(self._forget_at, destination, instance.uuid),
-            functools.partial(recovery.finish,
-                              self._driver.virtapi._compute))
+            functools.partial(self._forget_at, destination, instance.uuid))
+        entry = journal.Entry(
+            attempt.record.migration_uuid, instance.uuid, destination,
+            bool(block_migration), migrate_data)
         self._attempts[instance.uuid] = attempt
         try:
-            with contextlib.ExitStack() as stack:
-                try:
-                    stack.enter_context(self._journal.during(journal.Entry(
-                        attempt.record.migration_uuid, instance.uuid,
-                        destination, bool(block_migration), migrate_data)))
-                except OSError as error:
-                    attempt.record.trouble('writing the journal', error)
-                yield attempt
+            try:
+                self._journal.keep(entry)
+            except OSError as error:
+                attempt.record.trouble('writing the journal', error)
+            yield attempt
         finally:
             attempt.over('failed')
             del self._attempts[instance.uuid]
+            if attempt.unsettled:
+                self._recovery.run(entry, attempt.failure)
+            else:
+                self._journal.forget(entry)
 
     def await_libvirt(self, instance):
         """Wait for a libvirtd that has just ended."""

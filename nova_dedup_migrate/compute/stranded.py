@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to migrate that a nova-compute that ended did not get to.
+"""Requests to migrate that nobody carries out.
 
 While nova-compute of the source is away, a request waits in its queue, or
 was taken from there and went with the process.  Nova, started again, clears
@@ -15,11 +15,17 @@ migration says decides::
     queued      it was lost: nobody else has what it needs
     preparing   likewise; what the destination has prepared is rolled back
     running     likewise, where the journal knows nothing of it
+    error       likewise: Nova says so where a step of its manager fails, and
+                leaves all else as it is
+
+The same becomes of a request that a living nova-compute has lost, see
+overdue.py.
 
 Where Nova has cleared the task state, as before 34, the request is refused
 when it comes: the instance may have been promised to somebody else.
 """
 
+import functools
 import threading
 import time
 
@@ -31,6 +37,7 @@ from nova.objects import fields
 from oslo_log import log as logging
 
 from nova_dedup_migrate.compute import prepared
+from nova_dedup_migrate.compute import waiting
 
 LOG = logging.getLogger(__name__)
 
@@ -41,8 +48,12 @@ WAIT_S = 90.0
 #: then answers when they are there, and nothing is rolled back meanwhile.
 PREPARED_S = 30.0
 _LOOK_S = 1.0
-#: Statuses of a migration that Nova has not finished with.
-_OPEN = ('accepted', 'queued', 'preparing', 'running')
+#: Statuses in which the destination may have prepared something.
+_PREPARED = ('preparing', 'running', 'error')
+#: Those of a migration that Nova has not finished with.
+_OPEN = ('accepted', 'queued', *_PREPARED)
+#: Those in which libvirt may have been told to migrate.
+_BEGUN = ('running', 'error')
 
 
 class Stranded:
@@ -51,12 +62,15 @@ class Stranded:
     :param host: name of this host
     :param manager: nova.compute.manager.ComputeManager
     :param roll_back: callable(journal.Entry), recovery.Recovery.run
+    :param runs_here: callable(nova.objects.Instance) -> whether its guest is
+        here
     """
 
-    def __init__(self, host, manager, roll_back):
+    def __init__(self, host, manager, roll_back, runs_here):
         self._host = host
         self._manager = manager
         self._roll_back = roll_back
+        self._runs_here = runs_here
         self._lock = threading.Lock()
         self._waiting = set()
         self._stopping = threading.Event()
@@ -75,38 +89,62 @@ class Stranded:
         for instance in instances:
             if instance.task_state != task_states.MIGRATING:
                 continue
-            migrations = [
-                one for one in objects.MigrationList.get_by_filters(
-                    context, {'instance_uuid': instance.uuid,
-                              'source_compute': self._host,
-                              'status': list(_OPEN)})
-                if one.migration_type == fields.MigrationType.LIVE_MIGRATION]
-            if not migrations:
-                continue
-            migration = max(migrations, key=lambda one: one.id)
-            taken.add(instance.uuid)
-            self._waiting.add(instance.uuid)
-            threading.Thread(
-                target=self.run, args=(instance.uuid, migration),
-                daemon=True, name='dedup-stranded-%s' % instance.uuid).start()
+            migration = self.newest(context, instance.uuid)
+            if migration is not None:
+                taken.add(instance.uuid)
+                self._start(migration, False)
         return taken
+
+    def newest(self, context, instance_uuid):
+        """Return the nova.objects.Migration that may be lost, or None."""
+        return max(
+            (one for one in objects.MigrationList.get_by_filters(
+                context, {'instance_uuid': instance_uuid,
+                          'source_compute': self._host,
+                          'status': list(_OPEN)})
+             if one.migration_type == fields.MigrationType.LIVE_MIGRATION),
+            key=lambda one: one.id, default=None)
+
+    def settle(self, migration):
+        """Begin with one that has been waited for already."""
+        self._start(migration, True)
+
+    def _start(self, migration, overdue):
+        self._waiting.add(migration.instance_uuid)
+        threading.Thread(
+            target=self.run, args=(migration, overdue), daemon=True,
+            name='dedup-stranded-%s' % migration.instance_uuid).start()
+
+    def has(self, instance_uuid):
+        """Return whether one of an instance is being settled."""
+        return instance_uuid in self._waiting
 
     def arrived(self, instance_uuid):
         """Take note that a request for an instance has come after all."""
         with self._lock:
             self._waiting.discard(instance_uuid)
 
-    def run(self, instance_uuid, migration):
-        """Settle one; never raises."""
+    def run(self, migration, overdue=False):
+        """Settle one, as soon as that is possible; never raises."""
         try:
-            context = nova_context.get_admin_context()
-            if (self._is_lost(migration)
-                    and not self._undone(context, instance_uuid, migration)):
-                self._give_up(context, instance_uuid, migration)
+            waiting.until_answered(
+                functools.partial(self._settle, migration, overdue),
+                self._stopping,
+                'Settling live migration ' + migration.uuid)
         except Exception:
-            LOG.exception('Live migration %s, which nova-compute had not '
-                          'begun when it ended, could not be settled',
-                          migration.uuid)
+            LOG.exception('Live migration %s, which was lost, could not be '
+                          'settled', migration.uuid)
+        self.arrived(migration.instance_uuid)
+
+    def _settle(self, migration, overdue):
+        context = nova_context.get_admin_context()
+        if not overdue and not self._is_lost(migration):
+            return
+        if not overdue and migration.status in _PREPARED:
+            self._stopping.wait(PREPARED_S)
+        if (not self._stopping.is_set()
+                and not self._undone(context, migration)):
+            self._give_up(context, migration)
 
     def _is_lost(self, migration):
         """Whether nobody will carry the request out; waits to know it."""
@@ -128,17 +166,15 @@ class Stranded:
             self._stopping.wait(_LOOK_S)
         return False
 
-    def _undone(self, context, instance_uuid, migration):
+    def _undone(self, context, migration):
         """Roll back what the destination has prepared.
 
         :returns: whether that was possible
         """
-        if migration.status not in ('preparing', 'running'):
+        if migration.status not in _PREPARED:
             return False
-        if self._stopping.wait(PREPARED_S):
-            return True
         instance = objects.Instance.get_by_uuid(
-            context, instance_uuid, expected_attrs=[
+            context, migration.instance_uuid, expected_attrs=[
                 'info_cache', 'metadata', 'system_metadata', 'flavor',
                 'numa_topology', 'pci_requests'])
         try:
@@ -150,32 +186,38 @@ class Stranded:
                         {'host': migration.dest_compute, 'error': error},
                         instance=instance)
             return False
-        self.arrived(instance_uuid)
+        self.arrived(migration.instance_uuid)
         self._roll_back(entry)
         return True
 
-    def _give_up(self, context, instance_uuid, migration):
-        """Undo what Nova had done for it; the guest was not touched."""
+    def _give_up(self, context, migration):
+        """Undo what Nova had done for it, if the guest has not left."""
         with self._lock:
-            if instance_uuid not in self._waiting:
+            if migration.instance_uuid not in self._waiting:
                 return
-            self._waiting.discard(instance_uuid)
             instance = objects.Instance.get_by_uuid(
-                context, instance_uuid,
+                context, migration.instance_uuid,
                 expected_attrs=['info_cache', 'flavor', 'system_metadata'])
             if (instance.host != self._host
                     or instance.task_state != task_states.MIGRATING):
                 return
-            LOG.warning('Live migration %(migration)s was lost when '
-                        'nova-compute ended; the instance stays here',
+            if migration.status in _BEGUN and not self._runs_here(instance):
+                LOG.error('Live migration %s was lost, and the guest is not '
+                          'here: the instance stays migrating until its '
+                          'destination can be asked', migration.uuid,
+                          instance=instance)
+                return
+            LOG.warning('Live migration %(migration)s was lost; the instance '
+                        'stays here',
                         {'migration': migration.uuid}, instance=instance)
             self._manager._revert_allocation(context, instance, migration)
             self._unbind(context, instance, migration)
+            migration.status = 'error'
+            migration.save()
+            # last, so that all is done again where it did not succeed
             instance.task_state = None
             instance.progress = 0
             instance.save(expected_task_state=[task_states.MIGRATING])
-            migration.status = 'error'
-            migration.save()
 
     def _unbind(self, context, instance, migration):
         """Remove what ports have of the destination, if it was chosen."""

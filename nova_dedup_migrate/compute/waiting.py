@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for a libvirtd that has just ended.
+"""Waiting for what is away and will come back.
 
 The first thing that Nova does about a migration at the source is to look
 for the guest.  Where libvirtd is away then, Nova sets ERROR on an instance
 that runs.
+
+Whatever Nova does last goes through the message bus, the database included.
 """
 
 import time
@@ -11,12 +13,15 @@ import time
 import libvirt
 from nova import exception
 from oslo_log import log as logging
+import oslo_messaging
 
 from nova_dedup_migrate.compute import figures
 
 LOG = logging.getLogger(__name__)
 
 _INTERVAL_S = 1.0
+#: Seconds until what did not answer is asked again.
+RETRY_S = 10.0
 
 
 def await_libvirt(open_guest):
@@ -34,3 +39,24 @@ def await_libvirt(open_guest):
         except (libvirt.libvirtError, exception.NovaException) as error:
             LOG.warning('A migration waits for libvirt: %s', error)
         time.sleep(_INTERVAL_S)
+
+
+def until_answered(act, stopping, what):
+    """Return what act() does, done again while the message bus is away.
+
+    :param act: callable that can be called again after it failed anywhere
+    :param stopping: threading.Event that ends the waiting
+    :param what: is being done, for the log
+    :returns: None where we are stopped
+    """
+    said = None
+    while True:
+        try:
+            return act()
+        except oslo_messaging.MessagingException as error:
+            if said != str(error):
+                said = str(error)
+                LOG.warning('%s is tried until there is an answer: %s',
+                            what, error)
+        if stopping.wait(RETRY_S):
+            return None

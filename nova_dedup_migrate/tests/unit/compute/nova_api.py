@@ -22,11 +22,9 @@ OVERRIDDEN = ('__init__', 'init_host', 'cleanup_host', 'emit_event',
               '_handle_conn_event', 'check_can_live_migrate_destination',
               'pre_live_migration')
 
-#: What is overridden or called only from a major release of Nova on: the
-#: first is new there, and what it leads to calls the others.
-SINCE = {'process_instances_at_startup': 34, '_live_migration_uri': 34,
-         '_revert_allocation': 34, 'setup_networks_on_host': 34,
-         'attachment_get': 34, 'cinderclient': 34}
+#: What is overridden or called only from a major release of Nova on, as it
+#: is new there.
+SINCE = {'process_instances_at_startup': 34}
 
 #: Of them, what not every release's LibvirtDriver has itself.
 _INHERITED = ('cleanup_host',)
@@ -56,7 +54,8 @@ USED = {
         'ComputeManager': (
             '_post_live_migration_update_host', '_rollback_live_migration',
             '_delete_allocation_after_move', '_revert_allocation',
-            'network_api', 'volume_api', 'compute_rpcapi'),
+            'network_api', 'volume_api', 'compute_rpcapi',
+            '_waiting_live_migrations'),
         'ComputeVirtAPI': ('_compute',)},
     'nova/network/neutron.py': {'API': ('setup_networks_on_host',)},
     'nova/compute/rpcapi.py': {

@@ -4,7 +4,6 @@ from unittest import mock
 
 import libvirt
 from nova import exception
-from nova import objects
 from nova.virt.libvirt import guest as libvirt_guest
 import oslo_messaging
 
@@ -29,10 +28,9 @@ class AttemptTest(base.TestCase):
         self.force_complete = mock.Mock(spec=[])
         self.state_there = mock.Mock(spec=[])
         self.forget_there = mock.Mock(spec=[])
-        self.finish = mock.Mock(spec=[])
         self.attempt = attempt.Attempt(self.record, self.force_complete,
                                        self.state_there,
-                                       self.forget_there, self.finish)
+                                       self.forget_there)
         self.guest = mock.create_autospec(libvirt_guest.Guest, instance=True)
 
     def recover(self, **kwargs):
@@ -144,32 +142,34 @@ class AttemptTest(base.TestCase):
         self.assertEqual('completed', self.record.outcome)
         self.state_there.assert_not_called()
 
-    def post_fails(self, error, host):
+    def post_fails(self, error):
         """The guest has arrived, and then Nova has an error."""
         self.attempt.operation_ended()
-        instance = objects.Instance(host=host)
-        data = objects.LibvirtLiveMigrateData(
-            migration=objects.Migration(uuid='migration'))
         recover = mock.Mock(spec=[])
         self.attempt.completing(mock.Mock(spec=[], side_effect=error),
-                                recover)('c', instance, 'd', True, data)
+                                recover)('c', 'i', 'd', True, 'data')
         recover.assert_not_called()
-        self.finish.assert_called_once_with('c', instance, data.migration)
 
-    def test_the_destination_does_not_take_note(self):
-        self.post_fails(oslo_messaging.MessagingTimeout('late'), 'd')
+    def test_nobody_takes_note_that_it_has_arrived(self):
+        self.assertFalse(self.attempt.unsettled)
+        self.post_fails(oslo_messaging.MessagingTimeout('late'))
+        self.assertTrue(self.attempt.unsettled)
         self.assertIn('late', self.record.troubles[0])
         self.assertEqual('completed', self.record.outcome)
 
-    def test_nova_has_not_put_it_right(self):
-        self.assertRaises(oslo_messaging.MessagingTimeout, self.post_fails,
-                          oslo_messaging.MessagingTimeout('late'), 's')
-        self.finish.assert_not_called()
-
-    def test_errors_of_the_destination_pass(self):
+    def test_other_errors_pass(self):
         self.assertRaises(exception.NovaException, self.post_fails,
-                          exception.NovaException('x'), 'd')
-        self.finish.assert_not_called()
+                          exception.NovaException('x'))
+        self.assertFalse(self.attempt.unsettled)
+
+    def test_nobody_takes_note_that_it_has_stayed(self):
+        self.attempt.operation_failed(
+            libvirt_error(libvirt.VIR_ERR_OPERATION_ABORTED))
+        method = mock.Mock(
+            spec=[], side_effect=oslo_messaging.MessageDeliveryFailure())
+        self.attempt.recovering(method)('c', 'i', 'd', 'data')
+        self.assertTrue(self.attempt.unsettled)
+        self.assertEqual('cancelled', self.attempt.failure)
 
     def failed(self, *states):
         self.attempt.operation_failed(

@@ -42,7 +42,6 @@ class DriverCase(base.TestCase):
         self.there = mock.Mock(spec=[], return_value='here')
         self.attempt = compute_attempt.Attempt(fakes.record(), self.forced,
                                                self.there,
-                                               mock.Mock(spec=[]),
                                                mock.Mock(spec=[]))
         self.driver._host = mock.create_autospec(libvirt_host.Host,
                                                  instance=True)
@@ -169,6 +168,7 @@ class PreparingTest(DriverCase):
         super().setUp()
         self.driver.dedup.preparing = functools.partial(
             service.DedupMigrate.preparing, None)
+        self.driver.dedup.is_wanted.return_value = True
         self.fetched = threading.Event()
         self.fetching = threading.Event()
         self.asked = threading.Event()
@@ -191,6 +191,15 @@ class PreparingTest(DriverCase):
     def ask(self, instance):
         return self.driver.check_can_live_migrate_destination(
             'context', instance, 'from', 'to', block_migration=True)
+
+    def test_it_is_not_wanted_any_more(self):
+        self.driver.dedup.is_wanted.return_value = False
+        self.assertRaises(exception.MigrationError,
+                          self.driver.pre_live_migration, 'context',
+                          self.instance, 'info')
+        self.driver.dedup.is_wanted.assert_called_once_with('context',
+                                                            self.instance)
+        self.prepare.assert_not_called()
 
     def test_novas_own(self):
         self.assertEqual('meanwhile', self.ask(self.instance))

@@ -1,18 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
 """What has to be undone comes from the destination and from Cinder."""
 
+import functools
 from unittest import mock
 
 from nova import objects
 from nova.compute import manager as compute_manager
 from nova.compute import rpcapi
 from nova.volume import cinder
+import oslo_messaging
 
 from nova_dedup_migrate.compute import prepared
 from nova_dedup_migrate.tests import base
 
 UUID = '22222222-0000-4000-8000-000000000002'
 MIGRATION = '11111111-0000-4000-8000-000000000001'
+
+
+class WantedTest(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        objects.register_all()
+        self.instance = objects.Instance(uuid=UUID, host='from')
+        self.migrations = [objects.Migration(dest_compute='here')]
+        for owner, name, answer in (
+                (objects.MigrationList, 'get_by_filters', 'migrations'),
+                (objects.Instance, 'get_by_uuid', 'instance')):
+            patcher = mock.patch.object(
+                owner, name, autospec=True,
+                side_effect=functools.partial(self.answer, answer))
+            self.addCleanup(patcher.stop)
+            setattr(self, name, patcher.start())
+
+    def answer(self, name, *args):
+        return getattr(self, name)
+
+    def wanted(self):
+        return prepared.is_wanted('context', self.instance, 'here')
+
+    def test_wanted(self):
+        self.assertTrue(self.wanted())
+        self.get_by_filters.assert_called_once_with(
+            'context', {'instance_uuid': UUID,
+                        'status': ['accepted', 'queued', 'preparing']})
+
+    def test_rolled_back(self):
+        self.migrations = []
+        self.assertFalse(self.wanted())
+        self.get_by_uuid.assert_called_once_with('context', UUID)
+
+    def test_it_migrates_elsewhere(self):
+        self.migrations[0].dest_compute = 'there'
+        self.assertFalse(self.wanted())
+
+    def test_it_is_here(self):
+        self.migrations = []
+        self.instance.host = 'here'
+        self.assertTrue(self.wanted())
+
+    def test_nobody_knows(self):
+        self.get_by_filters.side_effect = (
+            oslo_messaging.MessagingTimeout('late'))
+        self.assertTrue(self.wanted())
 
 
 class PreparedTest(base.TestCase):

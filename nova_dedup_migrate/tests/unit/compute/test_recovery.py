@@ -10,10 +10,12 @@ from nova.compute import manager as compute_manager
 from nova.compute import task_states
 from nova.virt.libvirt import guest as libvirt_guest
 from nova.volume import cinder
+import oslo_messaging
 
 from nova_dedup_migrate.compute import journal
 from nova_dedup_migrate.compute import peer
 from nova_dedup_migrate.compute import recovery
+from nova_dedup_migrate.compute import waiting
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.compute import test_journal
@@ -31,8 +33,8 @@ class RecoveryCase(base.TestCase):
     def setUp(self):
         super().setUp()
         objects.register_all()
-        for name in ('_LOOK_S', '_RETRY_S'):
-            self.patch(mock.patch.object(recovery, name, 0))
+        self.patch(mock.patch.object(recovery, '_LOOK_S', 0))
+        self.patch(mock.patch.object(waiting, 'RETRY_S', 0))
         self.instance = objects.Instance(
             uuid=UUID, host='here', task_state=task_states.MIGRATING)
         self.patch(mock.patch.object(
@@ -203,8 +205,57 @@ class RecoveryTest(RecoveryCase):
 
     def test_somebody_else_has_settled_it(self):
         self.instance.task_state = None
+        self.migration.status = 'error'
         self.assertIsNone(self.settled())
+        self.assertEqual('error', self.migration.status)
         self.forgotten()
+
+    def test_all_but_the_status(self):
+        self.instance.task_state = None
+        self.recovery.run(self.entry, 'cancelled')
+        self.manager._rollback_live_migration.assert_not_called()
+        self.assertEqual('cancelled', self.migration.status)
+        self.save.assert_called_once_with(self.migration)
+        self.forgotten()
+
+    def test_cancelled(self):
+        self.is_here()
+        self.recovery.run(self.entry, 'cancelled')
+        self.manager._rollback_live_migration.assert_called_once_with(
+            mock.ANY, self.instance, 'there', self.entry.migrate_data,
+            'cancelled', mock.ANY)
+
+    def test_the_bus_is_away(self):
+        """Wherever it fails, it is begun again."""
+        late = oslo_messaging.MessagingTimeout('late')
+        steps = [objects.Instance.get_by_uuid, objects.Migration.get_by_uuid,
+                 self.bdms, self.manager._rollback_live_migration]
+        for step in steps:
+            self.is_here([NO_JOB] * 2)
+            answer = step.side_effect or step.return_value
+            step.side_effect = [
+                late, self.instance if step is steps[0] else answer,
+                self.instance]
+            self.manager._rollback_live_migration.reset_mock(
+                side_effect=step is not steps[-1])
+            self.recovery.run(self.entry)
+            self.assertEqual(
+                2 if step is steps[-1] else 1,
+                self.manager._rollback_live_migration.call_count)
+            self.forgotten()
+            self.journal.forget.reset_mock()
+            step.side_effect = None
+            step.return_value = (self.instance if step is steps[0]
+                                 else answer)
+
+    def test_the_bus_is_away_when_we_are_stopped(self):
+        objects.Instance.get_by_uuid.side_effect = lambda *args, **kwargs: (
+            self.recovery.stop(), self.fail_late())
+        self.assertIsNone(self.settled())
+        self.journal.forget.assert_not_called()
+
+    def fail_late(self):
+        raise oslo_messaging.MessagingTimeout('late')
 
     def test_the_instance_is_deleted(self):
         objects.Instance.get_by_uuid.side_effect = (

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+from concurrent import futures
 from unittest import mock
 
 from nova import exception
@@ -6,10 +7,12 @@ from nova import objects
 from nova.virt import event as virtevent
 from nova.virt.libvirt import driver as libvirt_driver
 from oslo_config import fixture as config_fixture
+import oslo_messaging
 
 from nova_dedup_migrate.compute import gathering
 from nova_dedup_migrate.compute import guests
 from nova_dedup_migrate.compute import journal
+from nova_dedup_migrate.compute import overdue
 from nova_dedup_migrate.compute import recovery
 from nova_dedup_migrate.compute import service
 from nova_dedup_migrate.compute import stranded
@@ -35,6 +38,8 @@ class ServiceCase(base.TestCase):
                                            instance=True)
         self.driver._host = mock.Mock(spec=['get_guest'])
         self.driver.virtapi = mock.Mock(spec=['_compute'])
+        self.driver.virtapi._compute = mock.Mock(
+            _waiting_live_migrations={})
         self.tracker = self.replace(tracking, 'Tracker').return_value
         self.reports = self.replace(keeper, 'ReportKeeper').return_value
         self.service = service.DedupMigrate(self.driver)
@@ -55,6 +60,10 @@ class ServiceCase(base.TestCase):
 
 class LifeTest(ServiceCase):
 
+    def setUp(self):
+        super().setUp()
+        self.overdue = self.replace(overdue, 'Overdue').return_value
+
     def test_start(self):
         self.driver.list_instance_uuids.return_value = ['a', 'b']
         with mock.patch.object(journal.Journal, 'tidy',
@@ -65,6 +74,8 @@ class LifeTest(ServiceCase):
                 self.assertEqual([mock.call('a'), mock.call('b')],
                                  self.tracker.look.mock_calls)
                 self.reports.close_unfinished.assert_called_once_with()
+                self.overdue.start.assert_called_once_with()
+                self.overdue.start.reset_mock()
                 self.tracker.look.reset_mock()
                 self.reports.close_unfinished.reset_mock()
 
@@ -79,8 +90,44 @@ class LifeTest(ServiceCase):
         self.service.start('here')
 
     def test_stop(self):
+        owners = [self.replace(module, name).return_value
+                  for module, name in ((recovery, 'Recovery'),
+                                       (stranded, 'Stranded'))]
         self.service.stop()
-        self.tracker.stop.assert_called_once_with()
+        for each in (self.tracker, self.overdue, *owners):
+            each.stop.assert_called_once_with()
+
+    def test_runs_here(self):
+        get_guest = self.driver._host.get_guest
+        for active in (True, False):
+            get_guest.return_value.is_active.return_value = active
+            self.assertIs(active, self.service._runs_here(self.instance))
+        get_guest.assert_called_with(self.instance)
+        get_guest.side_effect = exception.InstanceNotFound(instance_id=UUID)
+        self.assertFalse(self.service._runs_here(self.instance))
+
+    def test_in_hand(self):
+        self.assertFalse(self.service._in_hand(UUID))
+        for owner in (self.service._attempts, self.service._recovery,
+                      self.service._stranded):
+            if isinstance(owner, dict):
+                owner[UUID] = 'attempt'
+                self.assertTrue(self.service._in_hand(UUID))
+                del owner[UUID]
+            else:
+                with mock.patch.object(owner, 'has', autospec=True,
+                                       return_value=True) as has:
+                    self.assertTrue(self.service._in_hand(UUID))
+                has.assert_called_once_with(UUID)
+        waits = self.driver.virtapi._compute._waiting_live_migrations
+        waits[UUID] = (None, None)
+        self.assertTrue(self.service._in_hand(UUID))
+        future = futures.Future()
+        waits[UUID] = ('migration', future)
+        self.assertTrue(self.service._in_hand(UUID))
+        self.assertFalse(self.service._in_hand(OTHER))
+        future.set_exception(KeyError())
+        self.assertFalse(self.service._in_hand(UUID))
 
     def take_over(self, interrupted, lost):
         """Return what is left to Nova.
@@ -88,7 +135,6 @@ class LifeTest(ServiceCase):
         :param interrupted: what Recovery.begin does, for a mock
         :param lost: Stranded.begin, likewise
         """
-        self.driver._host = mock.Mock(spec=['get_guest'])
         recoveries = self.replace(recovery, 'Recovery')
         recoveries.return_value.begin.configure_mock(**interrupted)
         waiting = self.replace(stranded, 'Stranded')
@@ -102,7 +148,8 @@ class LifeTest(ServiceCase):
             self.service._journal)
         recoveries.return_value.begin.assert_called_once_with(instances)
         waiting.assert_called_once_with(service.CONF.host, manager,
-                                        recoveries.return_value.run)
+                                        recoveries.return_value.run,
+                                        self.service._runs_here)
         waiting.return_value.begin.assert_called_once_with('context',
                                                            mock.ANY)
         return [instance.uuid for instance in left]
@@ -114,9 +161,6 @@ class LifeTest(ServiceCase):
         begin = stranded.Stranded.return_value.begin
         self.assertEqual([OTHER], [one.uuid for one in
                                    begin.call_args.args[1]])
-        self.service.stop()
-        recovery.Recovery.return_value.stop.assert_called_once_with()
-        stranded.Stranded.return_value.stop.assert_called_once_with()
 
     def test_lost_requests_are_taken_over(self):
         self.assertEqual([UUID], self.take_over(
@@ -220,6 +264,31 @@ class MigrateTest(ServiceCase):
         wait.assert_called_once()
         self.driver._host.get_guest.assert_called_once_with(self.instance)
 
+    def test_it_is_settled_when_there_is_an_answer(self):
+        recover = mock.Mock(
+            spec=[], side_effect=oslo_messaging.MessagingTimeout('late'))
+        seen = []
+        run = self.replace(recovery.Recovery, 'run', side_effect=(
+            lambda _self, entry, status: seen.append(
+                (entry.migration_uuid, status,
+                 self.service.attempt_of(self.instance)))))
+        with self.service.attempt(self.instance, 'there', True,
+                                  self.data) as attempt:
+            attempt.recovering(recover)('c', migration_status='cancelled')
+            run.assert_not_called()
+        self.assertEqual([(MIGRATION, 'cancelled', None)], seen)
+        # Recovery removes it when it has succeeded.
+        self.assertEqual(1, len(self.service._journal.entries()[0]))
+
+    def test_an_exception_leaves_nothing_in_the_journal(self):
+        def fail():
+            with self.service.attempt(self.instance, 'there', True,
+                                      self.data):
+                raise KeyError()
+
+        self.assertRaises(KeyError, fail)
+        self.assertEqual([], self.service._journal.entries()[0])
+
     def test_it_is_in_the_journal_meanwhile(self):
         with self.service.attempt(self.instance, 'there', True, self.data):
             (entry,), _damaged = self.service._journal.entries()
@@ -239,25 +308,11 @@ class MigrateTest(ServiceCase):
     def test_refused(self):
         refuse = self.replace(stranded, 'refuse', return_value=True)
         waiting = self.replace(stranded, 'Stranded').return_value
-        waiting.begin.return_value = set()
-        for started in (False, True):
-            self.assertTrue(self.service.refuses(
-                'context', self.instance, 'there', 'recover', self.data))
-            refuse.assert_called_with('context', self.instance, 'there',
-                                      'recover', self.data)
-            self.assertEqual(started, waiting.arrived.called)
-            self.driver._host = mock.Mock(spec=['get_guest'])
-            self.service.take_over('context', [])
+        self.assertTrue(self.service.refuses(
+            'context', self.instance, 'there', 'recover', self.data))
+        refuse.assert_called_once_with('context', self.instance, 'there',
+                                       'recover', self.data)
         waiting.arrived.assert_called_once_with(UUID)
-
-    def test_what_nova_does_last(self):
-        finish = self.replace(recovery, 'finish')
-        with self.service.attempt(self.instance, 'there', False,
-                                  self.data) as attempt:
-            attempt._finish('context', self.instance, 'migration')
-        finish.assert_called_once_with(
-            self.driver.virtapi._compute, 'context', self.instance,
-            'migration')
 
     def test_the_destination_is_asked(self):
         self.agents.guest_state.return_value = 'none'

@@ -9,9 +9,11 @@ from nova import objects
 from nova.compute import manager as compute_manager
 from nova.compute import task_states
 from nova.network import neutron
+import oslo_messaging
 
 from nova_dedup_migrate.compute import prepared
 from nova_dedup_migrate.compute import stranded
+from nova_dedup_migrate.compute import waiting
 from nova_dedup_migrate.tests import base
 
 UUID = '22222222-0000-4000-8000-000000000002'
@@ -57,8 +59,9 @@ class StartTest(StrandedCase):
     def setUp(self):
         super().setUp()
         self.roll_back = mock.Mock(spec=[])
+        self.runs_here = mock.Mock(spec=[], return_value=True)
         self.stranded = stranded.Stranded('here', self.manager,
-                                          self.roll_back)
+                                          self.roll_back, self.runs_here)
         self.entry = self.replace(prepared, 'entry',
                                   side_effect=prepared.NotKnown('no'))
         self.found = [self.migration]
@@ -124,6 +127,24 @@ class StartTest(StrandedCase):
     def test_lost_before_the_journal_was_written(self):
         self.rolled_back('running')
 
+    def test_a_step_of_nova_failed(self):
+        self.rolled_back('error')
+
+    def test_it_may_have_left(self):
+        """It would run twice if somebody could start it here."""
+        for self.migration.status in ('running', 'error'):
+            self.runs_here.return_value = False
+            self.begin()
+            self.check_untouched()
+            self.runs_here.assert_called_once_with(self.instance)
+            self.runs_here.return_value = True
+            self.begin()
+            self.check_given_up()
+            for each in (self.runs_here, self.save, self.save_migration,
+                         self.manager._revert_allocation):
+                each.reset_mock()
+            self.instance = self.make_instance()
+
     def test_the_next_nova_compute_is_stopped_as_well(self):
         self.stranded.stop()
         self.begin()
@@ -180,7 +201,7 @@ class StartTest(StrandedCase):
         self.manager._revert_allocation.side_effect = AssertionError
         self.stranded._waiting.add(UUID)
         self.stranded.arrived(UUID)
-        self.stranded._give_up('context', UUID, self.migration)
+        self.stranded._give_up('context', self.migration)
         self.check_untouched()
 
     def test_nobody_waits_when_it_has_come(self):
@@ -208,6 +229,50 @@ class StartTest(StrandedCase):
         self.begin()
         self.manager.network_api.setup_networks_on_host.assert_not_called()
         self.assertEqual('error', self.migration.status)
+
+    def test_the_bus_is_away(self):
+        """Wherever it fails, all is done again."""
+        self.patch(waiting, 'RETRY_S', 0)
+        for step in (objects.Instance.get_by_uuid, self.save,
+                     self.save_migration, self.manager._revert_allocation):
+            self.instance = self.make_instance()
+            self.migration.status = 'queued'
+            answer = step.side_effect
+            step.side_effect = self.failing_once(answer)
+            step.reset_mock()
+            self.begin()
+            self.assertGreaterEqual(step.call_count, 2)
+            step.side_effect = answer
+            self.assertIsNone(self.instance.task_state)
+            self.assertEqual('error', self.migration.status)
+            self.assertFalse(self.stranded.has(UUID))
+
+    def failing_once(self, answer):
+        """Raise once, and have lost what was not saved; then answer."""
+        errors = [oslo_messaging.MessagingTimeout('late')]
+
+        def step(*args, **kwargs):
+            if errors:
+                self.instance = self.make_instance()
+                raise errors.pop()
+            return answer(*args, **kwargs) if answer else None
+
+        return step
+
+    def test_overdue(self):
+        """It was waited for already."""
+        self.patch(stranded, 'PREPARED_S', 1000)
+        self.patch(stranded, 'WAIT_S', 1000)
+        self.assertEqual(self.migration,
+                         self.stranded.newest('context', UUID))
+        for status in ('accepted', 'error'):
+            self.migration.status = status
+            self.instance = self.make_instance()
+            self.stranded.settle(self.migration)
+            self.eventually(lambda: not self.stranded.has(UUID),
+                            'it is settled')
+            self.assertIsNone(self.instance.task_state)
+            self.assertEqual('error', self.migration.status)
 
     def test_it_never_raises(self):
         self.manager._revert_allocation.side_effect = OSError('gone')

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
+import threading
 from unittest import mock
 
 import libvirt
 from nova import exception
+import oslo_messaging
 
 from nova_dedup_migrate.compute import figures
 from nova_dedup_migrate.compute import waiting
@@ -31,3 +33,27 @@ class AwaitLibvirtTest(base.TestCase):
     def test_it_stays_away(self):
         with mock.patch.object(figures, 'LIBVIRT_S', 0):
             self.wait()
+
+
+class UntilAnsweredTest(base.TestCase):
+
+    def test_answered(self):
+        act = mock.Mock(spec=[], side_effect=[
+            oslo_messaging.MessagingTimeout('late'),
+            oslo_messaging.MessageDeliveryFailure('away'), 'done'])
+        with mock.patch.object(waiting, 'RETRY_S', 0):
+            self.assertEqual('done', waiting.until_answered(
+                act, threading.Event(), 'this'))
+        self.assertEqual(3, act.call_count)
+
+    def test_stopped(self):
+        stopping = threading.Event()
+        stopping.set()
+        act = mock.Mock(spec=[], side_effect=(
+            oslo_messaging.MessagingTimeout('late')))
+        self.assertIsNone(waiting.until_answered(act, stopping, 'this'))
+        act.assert_called_once_with()
+
+    def test_other_errors_pass(self):
+        self.assertRaises(KeyError, waiting.until_answered,
+                          lambda: {}['x'], threading.Event(), 'this')
