@@ -179,8 +179,8 @@ class Endurance:
                 self._wait_for(share * self._bytes, scene.source, sent)):
             trial.note = 'struck after it'
         started = time.monotonic()
-        survives = (self._strike(fault, scene, trial) != faults.HAD_ARRIVED
-                    and fault.survives)
+        survives = faults.SURVIVES.get(self._strike(fault, scene, trial),
+                                       fault.survives)
         try:
             self._rest(last)
         finally:

@@ -115,9 +115,14 @@ def _allocations(cloud, servers):
 
 
 def _attachments(cloud, servers):
-    """Yield volumes that are attached twice, or to what is gone."""
+    """Yield volumes that are attached twice, or to what is gone.
+
+    Where the backend does not answer, Cinder says that it could not make an
+    attachment and keeps it, reserved; Nova does not know its name.
+    """
     attached = [(one.volume_id, one.instance) for one in
-                client.connect(cloud).block_storage.attachments()]
+                client.connect(cloud).block_storage.attachments()
+                if one.status != 'reserved']
     for volume, uuid in sorted(set(attached)):
         if uuid not in servers:
             yield 'volume %s: attached to %s' % (volume, uuid)

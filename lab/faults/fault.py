@@ -6,6 +6,10 @@ import dataclasses
 SIDES = ('source', 'destination')
 #: Note of a fault that ended the instance itself: its guest had arrived.
 HAD_ARRIVED = 'it had arrived'
+#: Note of one that did not: its guest had left.
+HAD_LEFT = 'it had left'
+#: Whether the instance has to run after those, whatever the fault.
+SURVIVES = {HAD_ARRIVED: False, HAD_LEFT: True}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Fault:
     def strike(self, scene):
         """Do it; return what is worth a note in the table, or ''.
 
-        After HAD_ARRIVED the instance need not run.
+        A note of SURVIVES decides whether the instance has to run.
 
         :raises LabError: there is nothing to strike at
         """

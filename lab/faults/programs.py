@@ -15,6 +15,7 @@ from lab import errors
 from lab import topology
 from lab.faults.fault import Fault
 from lab.faults.fault import HAD_ARRIVED
+from lab.faults.fault import HAD_LEFT
 from lab.faults.fault import SIDES
 from lab.services import nova
 from lab.services import rabbitmq
@@ -53,6 +54,8 @@ class Program(Fault):
         host = self._host(scene)
         deadline = time.monotonic() + _APPEARS_S
         while not (found := self._found(host, scene)):
+            if self.program == _QEMU and not self.survives:
+                return HAD_LEFT
             if self.program != _QEMU or time.monotonic() > deadline:
                 raise errors.LabError('%s: there is no %s on %s' % (
                     self.name, self.program, host.name))

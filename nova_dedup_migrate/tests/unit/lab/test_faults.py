@@ -40,6 +40,12 @@ class QemuTest(base.TestCase):
                                         survives=survives)
             self.assertEqual(note, fault.strike(self.scene))
 
+    def test_the_guest_had_left(self):
+        self.qemus.return_value = []
+        note = faults.FAULTS['qemu-source'].strike(self.scene)
+        self.assertTrue(faults.SURVIVES[note])
+        self.assertFalse(faults.SURVIVES[faults.HAD_ARRIVED])
+
     def test_it_does_not_come(self):
         self.qemus.return_value = []
         with mock.patch.object(programs, '_APPEARS_S', -1):

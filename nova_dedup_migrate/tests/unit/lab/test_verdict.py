@@ -175,14 +175,16 @@ class LeftTest(VerdictCase):
                           'compute2: allocation of instance ' + UUID],
                          self.left())
 
-    def attach(self, volume, uuid):
+    def attach(self, volume, uuid, status='attached'):
         self.attachments.append(mock.Mock(
-            spec=['volume_id', 'instance'], volume_id=volume, instance=uuid))
+            spec=['volume_id', 'instance', 'status'], volume_id=volume,
+            instance=uuid, status=status))
 
     def test_attachments(self):
         self.cloud.settings = settings.Settings(profile='volume')
         self.attach('v1', UUID)
         self.attach('v2', UUID)
+        self.attach('v1', UUID, 'reserved')
         self.assertEqual([], self.left())
         self.attach('v2', UUID)
         self.attach('v3', LOST)
