@@ -20,8 +20,8 @@ two methods: the wrong one would look for the instance where it is not,
 and remove its disks.
 
 A guest that has arrived runs, also where nova-compute of the destination
-does not answer then, or where the message bus is away.  Nova would set
-ERROR on it.  So that error is kept here, and the migration is settled when
+does not answer then, or where the message bus or a libvirtd is away.  Nova
+would set ERROR on it.  So that error is kept here, and the migration is settled when
 there is an answer (recovery.py).
 """
 
@@ -30,8 +30,8 @@ import time
 
 import libvirt
 from oslo_log import log as logging
-import oslo_messaging
 
+from nova_dedup_migrate.compute import waiting
 from nova_dedup_migrate.rpc import errors
 
 LOG = logging.getLogger(__name__)
@@ -215,7 +215,7 @@ class Attempt:
         """Do what Nova does last, as far as there are answers."""
         try:
             method(context, *args, **kwargs)
-        except oslo_messaging.MessagingException as error:
+        except waiting.AWAY as error:
             self._unsettled = True
             LOG.error('The migration of instance %(uuid)s is over, and Nova '
                       'could not take note of it: %(error)s',

@@ -86,6 +86,16 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
             return super().pre_live_migration(context, instance, *args,
                                               **kwargs)
 
+    def post_live_migration_at_destination(self, context, instance, *args,
+                                           **kwargs):
+        """Wait for a libvirtd that has just ended.
+
+        Nova would set ERROR on an instance that has arrived and runs.
+        """
+        self.dedup.await_libvirt(instance)
+        return super().post_live_migration_at_destination(
+            context, instance, *args, **kwargs)
+
     def _live_migration(self, context, instance, dest, post_method,
                         recover_method, block_migration, migrate_data):
         """Run Nova's own as one task of our flow."""

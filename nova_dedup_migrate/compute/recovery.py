@@ -6,8 +6,8 @@ may leave.  Stock Nova, started again, takes the migration for failed and
 the instance for one of its own, and if the guest has left no host has an
 instance that runs: the next reboot starts it a second time.
 
-Nor does a nova-compute that lives come to an end where the message bus is
-away while Nova does its last steps.
+Nor does a nova-compute that lives come to an end where the message bus, or a
+libvirtd, is away while Nova does its last steps.
 
 What holds is where the guest is::
 

@@ -5,7 +5,8 @@ The first thing that Nova does about a migration at the source is to look
 for the guest.  Where libvirtd is away then, Nova sets ERROR on an instance
 that runs.
 
-Whatever Nova does last goes through the message bus, the database included.
+Whatever Nova does last goes through the message bus, the database included,
+and asks libvirt of both hosts.
 """
 
 import time
@@ -22,6 +23,8 @@ LOG = logging.getLogger(__name__)
 _INTERVAL_S = 1.0
 #: Seconds until what did not answer is asked again.
 RETRY_S = 10.0
+#: Errors that say that the message bus, or a libvirtd, did not answer.
+AWAY = (oslo_messaging.MessagingException, exception.HypervisorUnavailable)
 
 
 def await_libvirt(open_guest):
@@ -42,7 +45,7 @@ def await_libvirt(open_guest):
 
 
 def until_answered(act, stopping, what):
-    """Return what act() does, done again while the message bus is away.
+    """Return what act() does, done again where it raised one of AWAY.
 
     :param act: callable that can be called again after it failed anywhere
     :param stopping: threading.Event that ends the waiting
@@ -53,7 +56,7 @@ def until_answered(act, stopping, what):
     while True:
         try:
             return act()
-        except oslo_messaging.MessagingException as error:
+        except AWAY as error:
             if said != str(error):
                 said = str(error)
                 LOG.warning('%s is tried until there is an answer: %s',

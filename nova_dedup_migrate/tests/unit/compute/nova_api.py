@@ -20,7 +20,7 @@ OVERRIDDEN = ('__init__', 'init_host', 'cleanup_host', 'emit_event',
               'live_migration_force_complete',
               'process_instances_at_startup', '_set_qemu_guest_agent',
               '_handle_conn_event', 'check_can_live_migrate_destination',
-              'pre_live_migration')
+              'pre_live_migration', 'post_live_migration_at_destination')
 
 #: What is overridden or called only from a major release of Nova on, as it
 #: is new there.

@@ -157,6 +157,10 @@ class AttemptTest(base.TestCase):
         self.assertIn('late', self.record.troubles[0])
         self.assertEqual('completed', self.record.outcome)
 
+    def test_libvirt_there_is_away(self):
+        self.post_fails(exception.HypervisorUnavailable())
+        self.assertTrue(self.attempt.unsettled)
+
     def test_other_errors_pass(self):
         self.assertRaises(exception.NovaException, self.post_fails,
                           exception.NovaException('x'))

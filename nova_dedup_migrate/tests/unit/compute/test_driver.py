@@ -162,6 +162,21 @@ class PortTest(DriverCase):
         self.assertIn('page_cache.0', port.to_xml())
 
 
+class ArrivedTest(DriverCase):
+
+    def test_libvirt_is_waited_for(self):
+        theirs = self.nova('post_live_migration_at_destination',
+                           return_value='done')
+        wait = self.driver.dedup.await_libvirt
+        wait.side_effect = lambda instance: theirs.assert_not_called()
+        self.assertEqual(
+            'done', self.driver.post_live_migration_at_destination(
+                'context', self.instance, 'network', True, 'devices'))
+        wait.assert_called_once_with(self.instance)
+        theirs.assert_called_once_with(self.driver, 'context', self.instance,
+                                       'network', True, 'devices')
+
+
 class PreparingTest(DriverCase):
 
     def setUp(self):

@@ -40,11 +40,12 @@ class UntilAnsweredTest(base.TestCase):
     def test_answered(self):
         act = mock.Mock(spec=[], side_effect=[
             oslo_messaging.MessagingTimeout('late'),
-            oslo_messaging.MessageDeliveryFailure('away'), 'done'])
+            oslo_messaging.MessageDeliveryFailure('away'),
+            exception.HypervisorUnavailable(), 'done'])
         with mock.patch.object(waiting, 'RETRY_S', 0):
             self.assertEqual('done', waiting.until_answered(
                 act, threading.Event(), 'this'))
-        self.assertEqual(3, act.call_count)
+        self.assertEqual(4, act.call_count)
 
     def test_stopped(self):
         stopping = threading.Event()
