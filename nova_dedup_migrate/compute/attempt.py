@@ -21,8 +21,8 @@ and remove its disks.
 
 A guest that has arrived runs, also where nova-compute of the destination
 does not answer then, or where the message bus or a libvirtd is away.  Nova
-would set ERROR on it.  So that error is kept here, and the migration is settled when
-there is an answer (recovery.py).
+would set ERROR on it.  So that error is kept here, and the migration is
+settled when there is an answer (recovery.py).
 """
 
 import threading
