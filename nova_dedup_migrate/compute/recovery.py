@@ -53,7 +53,7 @@ _LEAVING = (
 
 
 class Recovery:
-    """Does it.
+    """Settles migrations by where their guests are.
 
     :param host: name of this host
     :param get_guest: as nova.virt.libvirt.host.Host.get_guest
