@@ -31,6 +31,7 @@ _PROGRAM = (
     'recycle.c',
     'direct.c',
     'channel.c',
+    'ports.c',
     'lister.c',
     'worker.c',
 )

@@ -32,6 +32,8 @@ SEED = 1
 _HERE = Path(__file__).parent
 _LISTER = _HERE.parents[1] / 'guest'
 _PAGES = client.FILE_BYTES // 4096
+#: Sources of the program that takes orders.
+PROGRAM = [*sorted((_HERE / 'guest').glob('*.c')), SOURCE / 'ports.c']
 # Emulated processors are slow at what guards real ones: each system call
 # would forget all translations of addresses.  And one that has to wait for a
 # real one loses the timer interrupts that the check waits for.
@@ -69,8 +71,9 @@ def _inputs():
              if path.is_file()]
     return found + [
         Path(__file__), Path(base.__file__), Path(bootdisk.__file__),
-        _HERE / 'prepare', _HERE / 'postgresql.conf', SOURCE / 'fill.c',
-        SOURCE / 'pattern.h', _LISTER / 'Makefile', _LISTER / 'package']
+        _HERE / 'prepare', _HERE / 'postgresql.conf', _LISTER / 'Makefile',
+        _LISTER / 'package', *(SOURCE / name for name in (
+            'fill.c', 'pattern.h', 'ports.c', 'ports.h'))]
 
 
 def _build(work):
@@ -101,8 +104,7 @@ def _add_files(work, root):
 
 
 def _add_programs(work, root):
-    compile_program(sorted((_HERE / 'guest').glob('*.c')),
-                    root / 'usr/sbin/lab-guest', '-static')
+    compile_program(PROGRAM, root / 'usr/sbin/lab-guest', '-static')
     made = run([_LISTER / 'package', work]).strip()
     Path(made).rename(root / 'lister.deb')
     for name in ('prepare', 'postgresql.conf'):

@@ -2,108 +2,48 @@
 /* The line channel to the host, and the report every second. */
 #define _GNU_SOURCE
 #include "guest.h"
+#include "ports.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <termios.h>
-#include <linux/serial.h>
 #include <unistd.h>
 
 #define REPORT_US 1000000
-#define WRITE_WAIT_MS 2000
 
 _Atomic unsigned beat_ms;
 
 static int channel = 1;
-
-static int open_tty(const char *name)
-{
-    struct serial_struct info;
-    struct termios raw;
-    char path[64];
-    int fd;
-
-    snprintf(path, sizeof(path), "/dev/%s", name);
-    fd = open(path, O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) {
-        return -1;
-    }
-    if (!ioctl(fd, TIOCGSERIAL, &info) && info.type == PORT_UNKNOWN) {
-        close(fd);
-        return -1;
-    }
-    if (!tcgetattr(fd, &raw)) {
-        cfmakeraw(&raw);
-        cfsetspeed(&raw, B115200);
-        raw.c_cflag |= CLOCAL | CREAD;
-        tcsetattr(fd, TCSANOW, &raw);
-    }
-    return fd;
-}
-
-static int open_port(void)
-{
-    DIR *ports = opendir("/sys/class/virtio-ports");
-    struct dirent *entry;
-    char path[320], name[32];
-    int fd = -1;
-
-    while (ports && fd < 0 && (entry = readdir(ports))) {
-        FILE *file;
-
-        snprintf(path, sizeof(path), "/sys/class/virtio-ports/%s/name",
-                 entry->d_name);
-        file = fopen(path, "r");
-        if (!file) {
-            continue;
-        }
-        if (fscanf(file, "%31s", name) == 1 && !strcmp(name, "workload")) {
-            snprintf(path, sizeof(path), "/dev/%s", entry->d_name);
-            fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
-        }
-        fclose(file);
-    }
-    if (ports) {
-        closedir(ports);
-    }
-    return fd;
-}
 
 void channel_open(void)
 {
     int fd = -1;
 
     if (config.channel[0]) {
-        fd = open_tty(config.channel);
+        fd = ports_open_serial(config.channel);
     }
     if (fd < 0) {
-        fd = open_port();
+        fd = ports_open_virtio("workload");
     }
     if (fd < 0) {
-        fd = open_tty("ttyS1");
+        fd = ports_open_serial("ttyS1");
     }
     if (fd < 0) {
-        fd = open_tty("ttyS0");
+        fd = ports_open_serial("ttyS0");
     }
     if (fd >= 0) {
         channel = fd;
     }
 }
 
-/* A line nobody takes is dropped: the guest must not hang on its host. */
 void channel_line(const char *format, ...)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     char line[1024];
     va_list args;
-    int length, at = 0;
+    int length;
 
     va_start(args, format);
     length = vsnprintf(line, sizeof(line) - 1, format, args);
@@ -113,22 +53,7 @@ void channel_line(const char *format, ...)
     }
     line[length++] = '\n';
     pthread_mutex_lock(&lock);
-    while (at < length) {
-        ssize_t put = write(channel, line + at, length - at);
-
-        if (put > 0) {
-            at += put;
-        } else if (put < 0 && errno == EAGAIN) {
-            struct pollfd wait = { .fd = channel, .events = POLLOUT };
-
-            if (poll(&wait, 1, WRITE_WAIT_MS) <= 0 ||
-                !(wait.revents & POLLOUT)) {
-                break;
-            }
-        } else if (put < 0 && errno != EINTR) {
-            break;
-        }
-    }
+    ports_write(channel, line, length);
     pthread_mutex_unlock(&lock);
 }
 
@@ -239,7 +164,7 @@ void channel_serve(void)
         ssize_t got;
 
         if (now >= next) {
-                    report();
+            report();
             next += REPORT_US;
             next = next > now ? next : now + REPORT_US;
             continue;

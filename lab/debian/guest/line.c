@@ -5,20 +5,15 @@
  */
 #define _GNU_SOURCE
 #include "guest.h"
+#include "../../../benchmarks/guest/src/ports.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <termios.h>
 #include <unistd.h>
 
-#define PORT "workload"
 #define TICK_MS 1000
-#define WRITE_WAIT_MS 2000
 
 struct line {
     int fd;
@@ -31,69 +26,9 @@ struct line {
 enum { SERIAL, VIRTIO, LINES };
 static struct line lines[LINES] = { { .fd = -1 }, { .fd = -1 } };
 
-static int open_serial(void)
-{
-    int fd = open("/dev/ttyS0", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
-    struct termios raw;
-
-    if (fd >= 0 && !tcgetattr(fd, &raw)) {
-        cfmakeraw(&raw);
-        cfsetspeed(&raw, B115200);
-        raw.c_cflag |= CLOCAL | CREAD;
-        tcsetattr(fd, TCSANOW, &raw);
-    }
-    return fd;
-}
-
-static int open_port(void)
-{
-    DIR *ports = opendir("/sys/class/virtio-ports");
-    struct dirent *entry;
-    int fd = -1;
-
-    while (ports && fd < 0 && (entry = readdir(ports))) {
-        char path[320], name[32] = "";
-        FILE *file;
-
-        snprintf(path, sizeof(path), "/sys/class/virtio-ports/%s/name",
-                 entry->d_name);
-        file = fopen(path, "r");
-        if (!file) {
-            continue;
-        }
-        if (fscanf(file, "%31s", name) == 1 && !strcmp(name, PORT)) {
-            snprintf(path, sizeof(path), "/dev/%s", entry->d_name);
-            fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
-        }
-        fclose(file);
-    }
-    if (ports) {
-        closedir(ports);
-    }
-    return fd;
-}
-
-/* What nobody takes is dropped: the guest must not hang on its host. */
 void line_write(int line, const char *text)
 {
-    size_t length = strlen(text), at = 0;
-
-    while (at < length) {
-        ssize_t put = write(line, text + at, length - at);
-
-        if (put > 0) {
-            at += put;
-        } else if (put < 0 && errno == EAGAIN) {
-            struct pollfd wait = { .fd = line, .events = POLLOUT };
-
-            if (poll(&wait, 1, WRITE_WAIT_MS) <= 0 ||
-                !(wait.revents & POLLOUT)) {
-                return;
-            }
-        } else if (put == 0 || errno != EINTR) {
-            return;
-        }
-    }
+    ports_write(line, text, strlen(text));
 }
 
 static void take(struct line *line, const char *data, size_t length)
@@ -135,10 +70,10 @@ static void open_missing(void)
         return;
     }
     if (lines[SERIAL].fd < 0) {
-        lines[SERIAL].fd = open_serial();
+        lines[SERIAL].fd = ports_open_serial("ttyS0");
     }
     if (lines[VIRTIO].fd < 0) {
-        lines[VIRTIO].fd = open_port();
+        lines[VIRTIO].fd = ports_open_virtio("workload");
     }
 }
 

@@ -10,13 +10,14 @@ import tempfile
 import threading
 import unittest
 
-from benchmarks.guest import image
+from benchmarks.guest.image import compile_program
+from benchmarks.guest.image import SOURCE
 from lab import errors
 from lab.debian import client
+from lab.debian import image
 from lab.debian import line
 from nova_dedup_migrate.tests import base
 
-_SOURCE = pathlib.Path(client.__file__).parent / 'guest'
 _FILES, _PAGES = 3, 75
 
 
@@ -60,9 +61,8 @@ class ProgramTest(base.TestCase):
         cls.addClassCleanup(folder.cleanup)
         cls.program, cls.fill = (pathlib.Path(folder.name, name)
                                  for name in ('lab-guest', 'fill'))
-        image.compile_program([image.SOURCE / 'fill.c'], cls.fill)
-        image.compile_program(sorted(_SOURCE.glob('*.c')), cls.program,
-                              '-Werror')
+        compile_program([SOURCE / 'fill.c'], cls.fill)
+        compile_program(image.PROGRAM, cls.program, '-Werror')
 
     def setUp(self):
         super().setUp()
