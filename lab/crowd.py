@@ -51,10 +51,7 @@ def run(cloud, disks, trial):
             trial.problems += verdict.of_instance(
                 cloud, server, instances.host_of(cloud, server))
     finally:
-        for server in servers:
-            compute.delete_server(server, force=True)
-        for server in servers:
-            compute.wait_for_delete(server, interval=0.5, wait=120)
+        instances.delete(compute, *servers)
 
 
 def _spread(cloud, servers):

@@ -146,9 +146,7 @@ class Endurance:
 
     def _delete(self):
         if self._server is not None:
-            self._compute.delete_server(self._server, force=True)
-            self._compute.wait_for_delete(self._server, interval=0.5,
-                                          wait=120)
+            instances.delete(self._compute, self._server)
             self._server = None
 
     def _host(self):

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instances of the lab's guest, made through the Compute API."""
 
+import contextlib
 import dataclasses
 import json
 import time
+
+import openstack
 
 from lab import client
 from lab import errors
@@ -122,9 +125,17 @@ def boot_image(cloud, name, kind, image, memory, disk, attached=False):
 def remove(cloud, name):
     """Delete the instance of that name, if there is one."""
     compute = client.connect(cloud).compute
-    for left in compute.servers(name='^%s$' % name):
-        compute.delete_server(left, force=True)
-        compute.wait_for_delete(left, interval=0.5, wait=120)
+    delete(compute, *compute.servers(name='^%s$' % name))
+
+
+def delete(compute, *servers):
+    """Delete instances, wait until they are gone."""
+    for server in servers:
+        # One that is DELETED may be in lists until a moment later.
+        with contextlib.suppress(openstack.exceptions.NotFoundException):
+            compute.delete_server(server, force=True)
+    for server in servers:
+        compute.wait_for_delete(server, interval=0.5, wait=120)
 
 
 def _volume(image, index):

@@ -1,4 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
+from unittest import mock
+
+import openstack
+from openstack.compute.v2 import _proxy
+
 from lab import errors
 from lab import instances
 from lab import settings
@@ -24,3 +29,18 @@ class TestDisks(base.TestCase):
             self.assertIn('volume', vars(self.of('ceph', *values)).values())
         self.assertEqual('ephemeral', self.of('local', None,
                                               'ephemeral').second)
+
+
+class TestDelete(base.TestCase):
+
+    def test_one_that_is_gone_already(self):
+        """DELETED, yet in the list that it was found in."""
+        compute = mock.create_autospec(_proxy.Proxy, instance=True)
+        compute.delete_server.side_effect = [
+            openstack.exceptions.NotFoundException(), None]
+        instances.delete(compute, 'gone', 'there')
+        self.assertEqual(
+            ['gone', 'there'],
+            [one.args[0] for one in compute.delete_server.call_args_list])
+        compute.wait_for_delete.assert_called_with(
+            'there', interval=mock.ANY, wait=mock.ANY)
