@@ -94,7 +94,7 @@ def measure(given, binary: Path, work: Path) -> list[Case]:
             done('ring', name, pairs, map)
     if 'guest' in parts:
         for name, pairs, map in overhead_guest.measure(
-            binary, work / 'guest', count, max(given.slice, 0.1)
+            binary, work / 'guest', count, given.slice
         ):
             done('guest', name, pairs, map)
     if 'boot' in parts:
