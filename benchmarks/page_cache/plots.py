@@ -12,6 +12,10 @@ _COLORS = ('#9aa5b1', '#e45756', '#4c78a8', '#54a24b', '#b279a2')
 def _panel(panel, name: str, variant: dict, load: str, color: str) -> None:
     points = variant['series']
     field = 'requests' if load == 'db' else 'mbps'
+    if load == 'db':
+        panel.fill_between([one['t'] for one in points],
+                           [one['due'] for one in points], color='#dddddd',
+                           linewidth=0)
     panel.plot([one['t'] for one in points],
                [one[field] for one in points], color=color, linewidth=1.2)
     slow = [one for one in points if one['p99'] is not None]

@@ -4,7 +4,8 @@
 A point is {'t': seconds since the guest resumed, at its end, 'mbps': MB/s
 that were read, and of loads with requests 'requests' that succeeded, 'errors'
 that did not, 'p50' and 'p99': their latency in s; None of the others, and
-where no request succeeded}.
+where no request succeeded; 'due': of the load in the guest, requests that
+should have begun then}.
 """
 
 import bisect
@@ -47,7 +48,7 @@ def of_windows(windows, resumed: float) -> list[Point]:
     :param resumed: guest's time
     """
     return [_point(one.end - resumed, one.throughput, one.p50 or None,
-                   one.p99 or None, one.requests, one.errors)
+                   one.p99 or None, one.requests, one.errors, one.due)
             for one in windows]
 
 
@@ -103,9 +104,9 @@ def outage(requests: list[web.Request], resumed: float, began: float,
 
 def _point(t: float, mbps: float, p50: float | None = None,
            p99: float | None = None, requests: int | None = None,
-           errors: int | None = None) -> Point:
+           errors: int | None = None, due: int | None = None) -> Point:
     return {'t': round(t, 2), 'mbps': round(mbps, 3), 'p50': p50,
-            'p99': p99, 'requests': requests, 'errors': errors}
+            'p99': p99, 'requests': requests, 'errors': errors, 'due': due}
 
 
 def mean(points: list[Point], begin: float, end: float,
@@ -129,12 +130,21 @@ def kept(points: list[Point], asked: float) -> list[Point]:
 
 
 def recovery(points: list[Point], asked: float,
-             field: str = 'mbps') -> float | None:
+             per_due: bool = False) -> float | None:
     """Throughput of the first seconds after the resumption as a multiple of
     that before the migration was asked for.
 
-    :param field: mbps, or requests where reading says nothing
+    :param per_due: of loads whose requests are due at random times: count
+        requests, as a part of those that were due; chance alone varies the
+        number of 25 by a fifth
     """
-    before = mean(points, asked - BEFORE_S, asked, field)
-    first = mean(points, 0.0, FIRST_S, field)
+    def throughput(begin: float, end: float) -> float | None:
+        if not per_due:
+            return mean(points, begin, end)
+        done = mean(points, begin, end, 'requests')
+        due = mean(points, begin, end, 'due')
+        return done / due if due and done is not None else None
+
+    before = throughput(asked - BEFORE_S, asked)
+    first = throughput(0.0, FIRST_S)
     return first / before if before and first is not None else None

@@ -66,14 +66,14 @@ def lister(one: dict) -> dict:
 def around(one: dict, load: str) -> dict:
     """What the load did before and after, of its series.
 
-    A database reads little from its files, so its transactions count;
-    p99_after is the mean of the seconds that are not among the first.
+    A database reads little from its files, so its transactions count, of
+    those that were due: pgbench has them begin at random times.  p99_after
+    is the mean of the seconds that are not among the first.
     """
     points, asked = one['series'], one['asked']
     first = cells.FIRST_S
     return {
-        'recovery': series.recovery(
-            points, asked, 'requests' if load == 'db' else 'mbps'),
+        'recovery': series.recovery(points, asked, per_due=load == 'db'),
         'p99_before': series.mean(points, asked - cells.BEFORE_S, asked,
                                   'p99'),
         'p99_first': series.mean(points, 0.0, first, 'p99'),

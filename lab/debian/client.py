@@ -76,6 +76,8 @@ class Window:
         PostgreSQL read from its files, past its own buffers
     :ivar requests: that succeeded
     :ivar errors: that failed, or brought fewer bytes than the file has
+    :ivar due: requests that should have begun in it, of those that have
+        ended by now
     :ivar p50, p99, worst: s, latency of those that succeeded, from the
         moment at which they were due; 0 if there was none
     """
@@ -85,6 +87,7 @@ class Window:
     bytes: int = 0
     requests: int = 0
     errors: int = 0
+    due: int = 0
     p50: float = 0.0
     p99: float = 0.0
     worst: float = 0.0
@@ -292,8 +295,9 @@ def _window(message):
         return Window(
             begin=message['from_ms'] / 1e3, end=message['to_ms'] / 1e3,
             bytes=int(message['bytes']), requests=int(message['requests']),
-            errors=int(message['errors']), p50=message['p50_us'] / 1e6,
-            p99=message['p99_us'] / 1e6, worst=message['max_us'] / 1e6)
+            errors=int(message['errors']), due=int(message['due']),
+            p50=message['p50_us'] / 1e6, p99=message['p99_us'] / 1e6,
+            worst=message['max_us'] / 1e6)
     except (KeyError, TypeError) as error:
         raise errors.LabError('the guest reports %s' % (
             json.dumps(message)[:200])) from error

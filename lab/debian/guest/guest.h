@@ -15,7 +15,8 @@
  *   series web|db since=MS              a {"type":"report"} for each second
  *                          in which the load ran, then seconds: how many
  *   window web|db from=MS to=MS         from_ms, to_ms, bytes, requests,
- *                          errors, p50_us, p99_us, max_us; so has a report
+ *                          errors, due, p50_us, p99_us, max_us; so has a
+ *                          report
  *   verify files|db        bytes, errors, error
  *   poweroff
  *
@@ -68,7 +69,7 @@ enum kind { REQUEST, ERROR, VOLUME };
 
 /* samples.c: what the loads did, the last 2^17 events of each */
 struct summary {
-    uint64_t bytes, requests, errors, p50_us, p99_us, max_us;
+    uint64_t bytes, requests, errors, due, p50_us, p99_us, max_us;
 };
 
 void samples_add(enum load load, enum kind kind, uint64_t end_us,

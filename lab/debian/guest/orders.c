@@ -136,11 +136,12 @@ static void stat_memory(const struct order *order)
 
 #define SUMMARY "\"from_ms\":%" PRIu64 ",\"to_ms\":%" PRIu64 \
     ",\"bytes\":%" PRIu64 ",\"requests\":%" PRIu64 ",\"errors\":%" PRIu64 \
-    ",\"p50_us\":%" PRIu64 ",\"p99_us\":%" PRIu64 ",\"max_us\":%" PRIu64
+    ",\"due\":%" PRIu64 ",\"p50_us\":%" PRIu64 \
+    ",\"p99_us\":%" PRIu64 ",\"max_us\":%" PRIu64
 #define SUMMARY_OF(from_us, to_us, summary) \
     (from_us) / 1000, (to_us) / 1000, (summary)->bytes, \
-    (summary)->requests, (summary)->errors, (summary)->p50_us, \
-    (summary)->p99_us, (summary)->max_us
+    (summary)->requests, (summary)->errors, (summary)->due, \
+    (summary)->p50_us, (summary)->p99_us, (summary)->max_us
 
 static void report(void *opaque, uint64_t from_us,
                    const struct summary *summary)

@@ -130,6 +130,29 @@ static void summarize(const struct sample *samples, size_t count,
     free(us);
 }
 
+/*
+ * Adds to counts[n] the requests that were due in the n-th width_us from
+ * then, whenever they ended; count is of counts.
+ */
+static void count_due(enum load load, uint64_t from_us, uint64_t width_us,
+                      size_t count, uint64_t *counts)
+{
+    uint64_t held;
+
+    pthread_mutex_lock(&lock);
+    held = kept[load].added < KEPT ? kept[load].added : KEPT;
+    for (uint64_t i = 0; kept[load].ring && i < held; i++) {
+        const struct sample *one = &kept[load].ring[i];
+        uint64_t due_us = one->end_us - one->us;
+
+        if (one->kind != VOLUME && due_us >= from_us &&
+            (due_us - from_us) / width_us < count) {
+            counts[(due_us - from_us) / width_us]++;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 void samples_window(enum load load, uint64_t from_us, uint64_t to_us,
                     struct summary *summary)
 {
@@ -137,6 +160,9 @@ void samples_window(enum load load, uint64_t from_us, uint64_t to_us,
     struct sample *samples = copy(load, from_us, to_us, &count);
 
     summarize(samples, samples ? count : 0, summary);
+    if (to_us > from_us) {
+        count_due(load, from_us, to_us - from_us, 1, &summary->due);
+    }
     free(samples);
 }
 
@@ -161,7 +187,7 @@ unsigned samples_series(enum load load, uint64_t since_us,
                                      const struct summary *summary),
                         void *opaque)
 {
-    uint64_t now = now_us(), oldest = 0;
+    uint64_t now = now_us(), oldest = 0, due[SERIES_SECONDS] = { 0 };
     unsigned seconds = 0;
     size_t count, at = 0;
     struct sample *samples;
@@ -174,6 +200,7 @@ unsigned samples_series(enum load load, uint64_t since_us,
     }
     since_us += (SECOND - since_us % SECOND) % SECOND;
     samples = copy(load, since_us, now, &count);
+    count_due(load, since_us, SECOND, SERIES_SECONDS, due);
     for (uint64_t from = since_us; samples && from + SECOND <= now;
          from += SECOND) {
         struct summary summary;
@@ -184,6 +211,7 @@ unsigned samples_series(enum load load, uint64_t since_us,
         }
         if (ran(load, from, now)) {
             summarize(samples + begin, at - begin, &summary);
+            summary.due = due[(from - since_us) / SECOND];
             each(opaque, from, &summary);
             seconds++;
         }

@@ -23,7 +23,7 @@ def record(total, memory, strategy='', recovery=None, **more):
     series = [] if recovery is None else [
         {'t': float(t), 'mbps': 10.0 * (recovery if t > 0 else 1),
          'p50': 0.1, 'p99': 0.2 if t > 0 else 0.1, 'requests': 10,
-         'errors': 0} for t in range(-int(total) - 20, 61)]
+         'errors': 0, 'due': 10} for t in range(-int(total) - 20, 61)]
     return {'repeat': 0, 'total_time_s': total, 'downtime_ms': 100,
             'link_bytes': memory + 5e6, 'memory_bytes': memory,
             'disk_bytes': 5e6, 'strategy': strategy, 'neighbours': 0.1,
@@ -90,6 +90,17 @@ class SeriesTest(base.TestCase):
         # asked for 15 s before; those 20 s before count
         self.assertEqual(0.5, series.recovery(points, -15.0))
 
+    def test_requests_are_counted_of_those_that_were_due(self):
+        points = [{'t': float(t), 'requests': done, 'due': due}
+                  for t, done, due in ((-36, 9, 1), (-20, 4, 4), (-16, 0, 0),
+                                       (1, 0, 1), (4, 5, 5), (5, 3, 4),
+                                       (6, 9, 1))]
+        self.assertAlmostEqual(0.8, series.recovery(points, -15.0,
+                                                     per_due=True))
+        # nothing was due
+        self.assertIsNone(series.recovery(points[:3], -15.0, per_due=True))
+        self.assertIsNone(series.recovery(points[2:], -15.0, per_due=True))
+
     def test_latency_is_of_the_seconds_that_have_any(self):
         points = [{'t': 1.0, 'p99': 0.5}, {'t': 2.0, 'p99': None},
                   {'t': 3.0, 'p99': 1.5}]
@@ -122,11 +133,11 @@ class RequestsTest(base.TestCase):
         self.assertEqual(
             # in 97 and in 101 the load did not run all the time
             [{'t': -1, 'mbps': 3.0, 'p50': 0.3, 'p99': 0.4, 'requests': 3,
-              'errors': 0},
+              'errors': 0, 'due': None},
              {'t': 0, 'mbps': 0.0, 'p50': None, 'p99': None, 'requests': 0,
-              'errors': 0},
+              'errors': 0, 'due': None},
              {'t': 1, 'mbps': 1.0, 'p50': 2.0, 'p99': 2.0, 'requests': 1,
-              'errors': 1}], points)
+              'errors': 1, 'due': None}], points)
 
     def outage(self, *figures, began=90.0, ended=160.0):
         return series.outage(self.requests(*figures), 100.0, began, ended)

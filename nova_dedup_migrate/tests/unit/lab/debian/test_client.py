@@ -13,8 +13,8 @@ from lab.debian import line
 from nova_dedup_migrate.tests import base
 
 _SECOND = {'from_ms': 5000, 'to_ms': 6000, 'bytes': 3_000_000,
-           'requests': 10, 'errors': 1, 'p50_us': 2500, 'p99_us': 40_000,
-           'max_us': 50_000}
+           'requests': 10, 'errors': 1, 'due': 9, 'p50_us': 2500,
+           'p99_us': 40_000, 'max_us': 50_000}
 
 
 class FakeGuest:
@@ -176,9 +176,11 @@ class TestFigures(ClientCase):
         guest, fake = self.replying(**_SECOND)
         window = guest.window('web', 5, 6.5)
         self.assertEqual(['window web from=5000 to=6500'], fake.orders)
-        self.assertEqual((5.0, 6.0, 3_000_000, 10, 1, 0.0025, 0.04, 0.05), (
-            window.begin, window.end, window.bytes, window.requests,
-            window.errors, window.p50, window.p99, window.worst))
+        self.assertEqual(
+            (5.0, 6.0, 3_000_000, 10, 1, 9, 0.0025, 0.04, 0.05), (
+                window.begin, window.end, window.bytes, window.requests,
+                window.errors, window.due, window.p50, window.p99,
+                window.worst))
         self.assertEqual(3.0, window.throughput)
 
     def series(self, seconds, *, twice=True):

@@ -148,6 +148,15 @@ class ProgramTest(base.TestCase):
             self.assertEqual(second, guest.window('web', second.begin,
                                                   second.end))
 
+    def test_what_is_late_was_due_earlier(self):
+        guest = self.start(*self.serve())
+        # far more than the server can answer
+        begin, seconds = self.loaded(guest, rate=50_000, clients=1)
+        whole = guest.window('web', begin - 5, begin + 60)
+        self.assertEqual(whole.requests, whole.due)
+        self.assertGreater(seconds[-1].requests, 0)
+        self.assertEqual(0, seconds[-1].due)
+
     def test_wrong_content_is_an_error(self):
         for path in self.files.iterdir():
             path.write_bytes(bytes(_PAGES << 12))
