@@ -21,8 +21,7 @@ class ParametersSuite(suite.Suite):
         # never end
         self.assertGreater(before.remaining_bytes, 4 * suite.MIB)
         migration.set_rate(None)
-        final = self.assert_arrives(source, destination, migration)
-        self.assertLess(final.total_time_ms, 15000)
+        self.assert_arrives(source, destination, migration)
 
     def test_downtime_allowed_in_flight(self):
         source, destination = self.started(), self.make('destination')
@@ -30,8 +29,7 @@ class ParametersSuite(suite.Suite):
         self.wait_for_bytes(migration, 64 << 10)
         # likewise, but now all that is left may go in the pause
         source.allow_downtime(60_000)
-        final = self.assert_arrives(source, destination, migration)
-        self.assertLess(final.total_time_ms, 15000)
+        self.assert_arrives(source, destination, migration)
 
     def test_pause_before_switchover(self):
         source, destination = self.started(), self.make('destination')
