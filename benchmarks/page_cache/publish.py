@@ -98,7 +98,7 @@ def load_table(report: dict) -> str:
 
 
 def targets_table(report: dict) -> str:
-    return rst.simple(['target', 'runs that reach it'], [
+    return rst.simple(['target', 'medians that reach it'], [
         [_TARGETS[target], f'{reached} of {total}' if total
          else 'not measured']
         for target, (reached, total) in summary.tally(report).items()])
