@@ -136,8 +136,12 @@ def recovery(points: list[Point], asked: float,
 
     :param per_due: of loads whose requests are due at random times: count
         requests, as a part of those that were due; chance alone varies the
-        number of 25 by a fifth
+        number of 25 by a fifth.  What was due is known of what has ended,
+        so where nothing ended that was due later, there was a stall: 0
     """
+    if per_due and mean(points, FIRST_S, AFTER_S, 'due') == 0:
+        return 0.0
+
     def throughput(begin: float, end: float) -> float | None:
         if not per_due:
             return mean(points, begin, end)

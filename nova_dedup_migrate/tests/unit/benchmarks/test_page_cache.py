@@ -101,6 +101,13 @@ class SeriesTest(base.TestCase):
         self.assertIsNone(series.recovery(points[:3], -15.0, per_due=True))
         self.assertIsNone(series.recovery(points[2:], -15.0, per_due=True))
 
+    def test_a_load_that_stalls_does_not_keep_up(self):
+        # one ended in time, and since then nothing has
+        points = [{'t': float(t), 'requests': done, 'due': due}
+                  for t, done, due in ((-20, 4, 4), (1, 1, 1), (2, 0, 0),
+                                       (6, 0, 0), (60, 0, 0))]
+        self.assertEqual(0.0, series.recovery(points, -15.0, per_due=True))
+
     def test_latency_is_of_the_seconds_that_have_any(self):
         points = [{'t': 1.0, 'p99': 0.5}, {'t': 2.0, 'p99': None},
                   {'t': 3.0, 'p99': 1.5}]
