@@ -6,17 +6,13 @@ attributes, so that a caller decides by field and a user reads one
 sentence.
 """
 
+from nova_dedup_migrate import errors
 
-class HypervisorError(Exception):
+
+class HypervisorError(errors.DedupMigrateError):
     """Base of everything this package raises on purpose."""
 
     template = 'hypervisor error'
-
-    def __init__(self, **fields):
-        self.fields = fields
-        for name, value in fields.items():
-            setattr(self, name, value)
-        super().__init__(self.template.format(**fields))
 
 
 class OptionError(HypervisorError, ValueError):

@@ -4,17 +4,13 @@
 Each has one message template and keeps what it was made of.
 """
 
+from nova_dedup_migrate import errors
 
-class PageCacheError(Exception):
+
+class PageCacheError(errors.DedupMigrateError):
     """Base of everything this package raises on purpose."""
 
     template = 'page cache error'
-
-    def __init__(self, **fields):
-        self.fields = fields
-        for name, value in fields.items():
-            setattr(self, name, value)
-        super().__init__(self.template.format(**fields))
 
 
 class ListingError(PageCacheError, ValueError):

@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors of the reports."""
 
+from nova_dedup_migrate import errors
 
-class ReportError(Exception):
-    """Base; has one template, keeps its fields as attributes."""
+
+class ReportError(errors.DedupMigrateError):
+    """Base of the errors of the reports."""
 
     template = 'report error'
-
-    def __init__(self, **fields):
-        self.fields = fields
-        for name, value in fields.items():
-            setattr(self, name, value)
-        super().__init__(self.template.format(**fields))
 
 
 class InvalidName(ReportError):

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors of the RPC layer."""
 
+from nova_dedup_migrate import errors
 
-class AgentUnavailable(Exception):
+
+class AgentUnavailable(errors.DedupMigrateError):
     """The agent of a host gave no usable answer.
 
     This is the only error a caller of api.AgentAPI has to expect: no
@@ -15,14 +17,14 @@ class AgentUnavailable(Exception):
     template = 'the dedup agent of {host} is not available: {reason}'
 
     def __init__(self, host, reason):
-        self.host = host
-        self.reason = reason
-        super().__init__(self.template.format(host=host, reason=reason))
+        super().__init__(host=host, reason=reason)
 
 
 class AgentVersion(AgentUnavailable):
     """It answered that it is of another version."""
 
 
-class MalformedMessage(ValueError):
+class MalformedMessage(errors.DedupMigrateError, ValueError):
     """What arrived is no object of ours, or a part of it is not."""
+
+    template = 'the message is malformed: {reason}'

@@ -32,7 +32,7 @@ class DedupSerializer(base.VersionedObjectSerializer):
             raise
         except (exception.VersionedObjectsException, ValueError, TypeError,
                 KeyError, AttributeError) as error:
-            raise errors.MalformedMessage(str(error)) from error
+            raise errors.MalformedMessage(reason=error) from error
 
     def serialize_context(self, ctxt):
         if not isinstance(ctxt, dict):
