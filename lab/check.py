@@ -26,8 +26,8 @@ LISTED = 0.95
 #: Seconds that a guest may cost which does not answer: page_cache_time and
 #: a second for what is around it.
 LONGEST = 6.0
-_OUTCOMES = {'hang': ('silent',), 'kill': ('no way',),
-             'break': ('silent', 'partly')}
+_OUTCOMES = {'hang': ('timeout',), 'kill': ('unavailable',),
+             'break': ('timeout', 'partial')}
 _MEMORY_MIB = 6000
 _DISK_MIB = 6000
 _PACKAGES = ('mariadbd', 'memcached', 'glusterd', 'libvirtd', 'syslinux')

@@ -87,14 +87,14 @@ class ListReports(lister.Lister):
             reports = reports[:max(0, parsed_args.limit)]
         return (('migration', 'instance', 'started', 'destination',
                  'outcome', 'strategy', 'time', 'link', 'downtime',
-                 'time_error'),
+                 'time_prediction_error'),
                 [(report.migration_uuid, report.instance_uuid,
                   columns.time(report.started_at), report.destination,
                   report.outcome, report.strategy_used,
                   columns.duration(report.total_time),
                   columns.size(report.link_bytes),
                   columns.milliseconds(report.downtime_ms),
-                  columns.percent(_time_error(report)))
+                  columns.percent(_time_prediction_error(report)))
                  for report in reports])
 
 
@@ -122,7 +122,7 @@ def _rows(report):
         downtime_ms=columns.milliseconds(report.downtime_ms),
         dedup_source=columns.figures(plain['dedup_source']),
         dedup_incoming=columns.figures(plain['dedup_incoming']),
-        troubles=columns.lines(report.troubles))
+        warnings=columns.lines(report.warnings))
     return rows
 
 
@@ -166,6 +166,6 @@ def _error(error):
                      if value is not None) or '-'
 
 
-def _time_error(report):
+def _time_prediction_error(report):
     return (report.prediction_error.time_percent
             if report.prediction_error is not None else None)

@@ -118,7 +118,7 @@ class Attempt:
         LOG.warning('The migration of instance %(uuid)s did not begin: '
                     '%(error)s', {'uuid': self.record.instance_uuid,
                                   'error': error})
-        self.record.trouble('beginning', error)
+        self.record.warn('beginning', error)
         return True
 
     def wish(self, what):
@@ -161,7 +161,7 @@ class Attempt:
                     'not be saved: %(error)s',
                     {'uuid': self.record.instance_uuid, 'error': error})
         if first:
-            self.record.trouble("saving Nova's figures", error)
+            self.record.warn("saving Nova's figures", error)
         time.sleep(_INTERVAL_S)
         return True
 
@@ -220,7 +220,7 @@ class Attempt:
             LOG.error('The migration of instance %(uuid)s is over, and Nova '
                       'could not take note of it: %(error)s',
                       {'uuid': self.record.instance_uuid, 'error': error})
-            self.record.trouble('having Nova take note', error)
+            self.record.warn('having Nova take note', error)
 
     def _came_to_nothing(self, context):
         """Whether the guest is certainly not at the destination."""
@@ -234,7 +234,7 @@ class Attempt:
                     return False
                 time.sleep(_INTERVAL_S)
         except errors.AgentUnavailable as error:
-            self.record.trouble('asking whether the guest has arrived',
+            self.record.warn('asking whether the guest has arrived',
                                 error)
             return False
         return state == 'none'

@@ -102,8 +102,8 @@ class Gatherer:
         found = survey.survey(
             self._guest, _SURVEY_S,
             running=self._instance.vm_state != vm_states.PAUSED)
-        for what, error in found.troubles:
-            self._record.trouble(what, error)
+        for what, error in found.warnings:
+            self._record.warn(what, error)
         memory = self._guest.domain().info()[1] * 1024
         in_use, hints = found.in_use, found.hints
         return facts.Guest(

@@ -29,7 +29,7 @@ def asker(conf, guest):
     known = {'port': port.PortTransport(guest),
              'agent': guestagent.AgentTransport(guest,
                                                 conf.page_cache_lister)}
-    ways = [known[name] for name in dict.fromkeys(conf.page_cache_ways)]
+    ways = [known[name] for name in dict.fromkeys(conf.page_cache_transports)]
     if not ways:
         return None
     return ask.Asker(guest, ways, transport.Limits(

@@ -274,7 +274,7 @@ class DedupMigrate:
             try:
                 self._journal.keep(entry)
             except OSError as error:
-                attempt.record.trouble('writing the journal', error)
+                attempt.record.warn('writing the journal', error)
             yield attempt
         finally:
             attempt.over('failed')
@@ -315,6 +315,6 @@ class DedupMigrate:
                 ask_limit=self._conf.page_cache_time,
                 interval=self._conf.watch_interval)
         except Exception as error:
-            record.trouble('preparing', error)
+            record.warn('preparing', error)
             return operate()
         return live_migration.run(record, hands)

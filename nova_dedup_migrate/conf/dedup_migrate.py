@@ -112,7 +112,7 @@ _AGENT = [
 
 _PAGE_CACHE = [
     cfg.ListOpt(
-        'page_cache_ways',
+        'page_cache_transports',
         default=['port'],
         item_type=cfg.types.String(choices=['port', 'agent']),
         mutable=True,

@@ -104,7 +104,7 @@ def run(record, hands):
     if record.error is not None:
         raise record.error
     if failure is not None:
-        record.trouble('running the flow', failure)
+        record.warn('running the flow', failure)
         if not record.operating:
             hands.operate()
 
@@ -113,4 +113,4 @@ def _close(record, guest):
     try:
         guest.close()
     except Exception as error:
-        record.trouble('ending the subscription to events', error)
+        record.warn('ending the subscription to events', error)

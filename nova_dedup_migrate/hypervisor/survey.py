@@ -36,14 +36,14 @@ class Survey:
     :ivar disk_write_rate: bytes/s the guest writes to all its disks
     :ivar in_use: sampling.InUse
     :ivar hints: statistics.HintStatistics
-    :ivar troubles: (what was not to be had, the exception) of each
+    :ivar warnings: (what was not to be had, the exception) of each
     """
 
     dirty_rate: float | None = None
     disk_write_rate: float | None = None
     in_use: object = None
     hints: object = None
-    troubles: tuple = ()
+    warnings: tuple = ()
 
 
 def survey(guest, seconds=1, running=True):
@@ -55,7 +55,7 @@ def survey(guest, seconds=1, running=True):
         and only memory is looked at
     :raises GuestNotRunning, QmpDisconnected: it has gone
     """
-    troubles = []
+    warnings = []
 
     def attempt(what, function):
         try:
@@ -63,7 +63,7 @@ def survey(guest, seconds=1, running=True):
         except (errors.GuestNotRunning, errors.QmpDisconnected):
             raise
         except errors.HypervisorError as error:
-            troubles.append((what, error))
+            warnings.append((what, error))
             return None
 
     in_use = functools.partial(
@@ -89,7 +89,7 @@ def survey(guest, seconds=1, running=True):
     except errors.DedupNotSupported:
         # that is what None means
         pass
-    return Survey(troubles=tuple(troubles), **found)
+    return Survey(warnings=tuple(warnings), **found)
 
 
 def _unrounded(rate):

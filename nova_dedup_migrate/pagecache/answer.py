@@ -4,11 +4,11 @@
 import dataclasses
 
 #: QEMU has taken all, or a part, of what the guest listed.
-TAKEN, PARTLY = 'taken', 'partly'
+TAKEN, PARTIAL = 'taken', 'partial'
 #: There was no need to ask, or no way; it did not answer; it answered
 #: nonsense, or something else went wrong.
-NOT_ASKED, NO_WAY, SILENT, REFUSED = ('not asked', 'no way', 'silent',
-                                      'refused')
+NOT_ASKED, UNAVAILABLE, TIMEOUT, REFUSED = (
+    'not asked', 'unavailable', 'timeout', 'refused')
 _MOST_NOTES = 32
 
 
@@ -58,7 +58,7 @@ class Answer:
     @property
     def useful(self):
         """Whether QEMU knows something from it."""
-        return self.outcome in (TAKEN, PARTLY)
+        return self.outcome in (TAKEN, PARTIAL)
 
 
 def figures(parser):

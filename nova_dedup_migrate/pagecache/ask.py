@@ -75,9 +75,9 @@ class Asker:
             return answer.Answer(outcome, reason, way)
         found = answer.figures(parser)
         if reason:
-            outcome = answer.PARTLY
+            outcome = answer.PARTIAL
         elif found['status'] not in ('', 'whole'):
-            outcome, reason = answer.PARTLY, found['status']
+            outcome, reason = answer.PARTIAL, found['status']
         ids, unknown = self._identify(parser, usable)
         found['notes'] += tuple(unknown.values())
         made = convert.Converted(parser, ids)
@@ -88,14 +88,14 @@ class Asker:
         try:
             found['taken_pages'], whole = self._load(made, deadline)
             if not whole:
-                outcome, reason = answer.PARTLY, 'QEMU still reads it'
+                outcome, reason = answer.PARTIAL, 'QEMU still reads it'
         except (errors.NotTaken, mapformat.MapError) as error:
             return answer.Answer(answer.REFUSED, str(error), way, **found)
         return answer.Answer(outcome, reason, way, **found)
 
     def _listing(self, deadline):
         """Return (way, parser or None, outcome, reason)."""
-        way, outcome, reasons = '', answer.NO_WAY, []
+        way, outcome, reasons = '', answer.UNAVAILABLE, []
         for one in self._ways:
             if transport.left(deadline) < _NO_TIME_S:
                 break
@@ -108,7 +108,7 @@ class Asker:
             except errors.NoWay as error:
                 reasons.append(str(error))
             except errors.NoAnswer as error:
-                way, outcome = one.name, answer.SILENT
+                way, outcome = one.name, answer.TIMEOUT
                 reasons.append(str(error))
             except errors.ListingError as error:
                 way, outcome = one.name, answer.REFUSED

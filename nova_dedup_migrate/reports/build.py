@@ -37,7 +37,7 @@ def of_record(record):
         plan=record.plan,
         rounds=rounds.summarize(list(record.rounds)),
         dedup_incoming=_plain(record.incoming),
-        troubles=tuple(record.troubles), **fields)
+        warnings=tuple(record.warnings), **fields)
     return dataclasses.replace(made, prediction_error=compare(made))
 
 

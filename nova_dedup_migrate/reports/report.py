@@ -111,7 +111,7 @@ class Report:
     :ivar downtime_ms: the guest's pause
     :ivar dedup_source: SourceStatistics of query-x-dedup
     :ivar dedup_incoming: what the destination's QEMU counted
-    :ivar troubles: what went wrong in our own part, sentences
+    :ivar warnings: what went wrong in our own part, sentences
     """
 
     migration_uuid: str
@@ -139,5 +139,5 @@ class Report:
     downtime_ms: int | None = None
     dedup_source: dict[str, int | str | None] | None = None
     dedup_incoming: dict[str, int | str | bool | None] | None = None
-    troubles: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     version: int = VERSION

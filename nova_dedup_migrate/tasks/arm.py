@@ -34,7 +34,7 @@ class Arm(base.Task):
             self.record.armed = True
         except Exception as error:
             self.record.explain('the source could not be armed: %s' % error)
-            self.record.trouble('arming', error)
+            self.record.warn('arming', error)
             # It may have been told and the answer been lost.
             self._disarm()
 

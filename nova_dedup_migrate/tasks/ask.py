@@ -65,23 +65,23 @@ class AskGuest(base.Task):
             return _RUNNER.run(self._limit + _SLACK_S, self._asked,
                                asking.usable(gathered))
         except deadline.Late as error:
-            return answer.Answer(answer.SILENT, str(error),
+            return answer.Answer(answer.TIMEOUT, str(error),
                                  seconds=self._limit)
         except Exception as error:
-            self.record.trouble('asking the guest what it caches', error)
+            self.record.warn('asking the guest what it caches', error)
             return answer.Answer(answer.REFUSED, str(error))
 
     def _asked(self, usable):
         reason = self._asker.obstacle()
         if reason:
-            return answer.Answer(answer.NO_WAY, reason)
+            return answer.Answer(answer.UNAVAILABLE, reason)
         return self._asker.ask(usable)
 
     def _known(self, guest, found):
         try:
             pages = self._guest.dedup_statistics().hints.pages
         except errors.HypervisorError as error:
-            self.record.trouble('counting hints', error)
+            self.record.warn('counting hints', error)
             pages = max(guest.hint_pages, found.taken_pages)
         return dataclasses.replace(guest, hint_pages=pages,
                                    map_pages=found.taken_pages)
@@ -123,4 +123,4 @@ def forget(record, guest):
         # Whoever is gone keeps nothing.
         return
     except Exception as error:
-        record.trouble('forgetting what the guest caches', error)
+        record.warn('forgetting what the guest caches', error)

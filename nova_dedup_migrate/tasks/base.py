@@ -35,7 +35,7 @@ def harmless(doing, otherwise=None):
             try:
                 return function(self, *args, **kwargs)
             except Exception as error:
-                self.record.trouble(doing, error)
+                self.record.warn(doing, error)
                 return otherwise
         return guarded
     return decorate

@@ -11,7 +11,7 @@ LOG = logging.getLogger(__name__)
 #: Rounds that are kept one by one; a guest that never converges makes
 #: thousands, and then only the newest one is brought up to date.
 MAX_ROUNDS = 200
-MAX_TROUBLES = 20
+MAX_WARNINGS = 20
 
 
 class MigrationRecord:
@@ -42,7 +42,7 @@ class MigrationRecord:
     :ivar outcome: completed, cancelled, failed; None while it goes on
     :ivar error: the exception that Nova's operation ended with, or None
     :ivar failure: the error of libvirt that Nova has dealt with, or None
-    :ivar troubles: sentences about what went wrong in our own part
+    :ivar warnings: sentences about what went wrong in our own part
     """
 
     def __init__(self, migration_uuid, instance_uuid, source, destination,
@@ -68,7 +68,7 @@ class MigrationRecord:
         self.outcome = None
         self.error = None
         self.failure = None
-        self.troubles = []
+        self.warnings = []
         self._lock = threading.Lock()
 
     def see(self, progress):
@@ -89,7 +89,7 @@ class MigrationRecord:
         with self._lock:
             self.reason = self.reason or reason
 
-    def trouble(self, doing, error):
+    def warn(self, doing, error):
         """Keep and log what went wrong, without any harm to Nova."""
         sentence = '%s: %s' % (doing, str(error) or type(error).__name__)
         LOG.warning('Live migration %(migration)s of instance %(instance)s '
@@ -98,8 +98,8 @@ class MigrationRecord:
                      'instance': self.instance_uuid, 'sentence': sentence})
         LOG.debug('Where it went wrong', exc_info=error)
         with self._lock:
-            if len(self.troubles) < MAX_TROUBLES:
-                self.troubles.append(sentence)
+            if len(self.warnings) < MAX_WARNINGS:
+                self.warnings.append(sentence)
 
     def finish(self, outcome):
         """Take note of the outcome; the first one counts."""

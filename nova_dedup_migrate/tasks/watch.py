@@ -54,7 +54,7 @@ class Watch:
             log = self._guest.events
             mark = log.mark()
         except Exception as error:
-            self._record.trouble('listening to events', error)
+            self._record.warn('listening to events', error)
             yield
             return
         try:
@@ -70,7 +70,7 @@ class Watch:
         try:
             thread.start()
         except RuntimeError as error:
-            self._record.trouble('starting the watch', error)
+            self._record.warn('starting the watch', error)
             yield
             return
         try:
@@ -101,7 +101,7 @@ class Watch:
             except Exception as error:
                 self._failures += 1
                 if self._failures >= _PATIENCE:
-                    self._record.trouble('watching', error)
+                    self._record.warn('watching', error)
                     return
             self._over.wait(wait)
 

@@ -151,7 +151,7 @@ class GuestTest(base.TestCase):
         asker = ask.Asker(guest, [lister_port.PortTransport(guest)],
                           transport.Limits(5.0))
         talk.command('lister break')
-        self.assertIn(asker.ask().outcome, ('silent', 'partly'))
+        self.assertIn(asker.ask().outcome, ('timeout', 'partial'))
         self.eventually(lambda: state() == 'open', 'another one', 60)
         talk.command('lister kill')
         self.eventually(lambda: state() == 'closed', 'its end', 60)

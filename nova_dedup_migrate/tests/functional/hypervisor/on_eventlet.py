@@ -53,7 +53,7 @@ def main(uri, uuid, pid):
     found = survey.survey(guest, 1)
     guest.track_dedup(False)
     print(state, log.since()[-1].name, found.in_use is not None,
-          found.hints is not None, found.troubles)
+          found.hints is not None, found.warnings)
     guest.close()
 
 

@@ -230,7 +230,7 @@ class SummaryTest(ReportCase):
         report = self.build(
             stock=record(60.0, 500e6),
             teleport=record(20.0, 70e6, page_cache=listed(
-                0.1, 10, 100, outcome='partly')))
+                0.1, 10, 100, outcome='partial')))
         self.assertIsNone(self.goals(report)['coverage'])
 
     def test_stock_without_caches_has_no_targets(self):

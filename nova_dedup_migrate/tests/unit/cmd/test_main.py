@@ -53,7 +53,7 @@ class MainTest(base.TestCase):
             outcome='failed', plan=None, error='no', prediction_error=None,
             finished_at=None, dedup_source=None, dedup_incoming=None,
             link_bytes=None, total_time=None, downtime_ms=None,
-            strategy_used=plan.STOCK, troubles=('a', 'b')))
+            strategy_used=plan.STOCK, warnings=('a', 'b')))
         self.assertEqual(0, self._run('report')[0])
 
     def test_report_fields(self):
@@ -70,7 +70,7 @@ class MainTest(base.TestCase):
         self.assertEqual((0, 2), (status, len(rows)))
         self.assertEqual(('11.0', '1000000000', '103', '10.0'), tuple(
             rows[0][name] for name in ('time', 'link', 'downtime',
-                                       'time_error')))
+                                       'time_prediction_error')))
         self.assertIn('+10 %', self._run('report', 'list')[1])
         self.assertEqual(1, len(json.loads(self._run(
             'report', 'list', '-f', 'json', '--instance', other)[1])))

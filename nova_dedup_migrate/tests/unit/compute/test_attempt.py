@@ -154,7 +154,7 @@ class AttemptTest(base.TestCase):
         self.assertFalse(self.attempt.unsettled)
         self.post_fails(oslo_messaging.MessagingTimeout('late'))
         self.assertTrue(self.attempt.unsettled)
-        self.assertIn('late', self.record.troubles[0])
+        self.assertIn('late', self.record.warnings[0])
         self.assertEqual('completed', self.record.outcome)
 
     def test_libvirt_there_is_away(self):
@@ -204,7 +204,7 @@ class AttemptTest(base.TestCase):
     def test_the_destination_does_not_say(self):
         self.failed(errors.AgentUnavailable('there', 'no answer'))
         self.assertEqual('post', self.complete())
-        self.assertIn('no answer', self.record.troubles[0])
+        self.assertIn('no answer', self.record.warnings[0])
 
     def test_the_operation_is_waited_for(self):
         """Its error may come after the monitor has seen the guest gone."""

@@ -330,7 +330,7 @@ class MonitorTest(DriverCase):
         with mock.patch.object(compute_attempt, '_INTERVAL_S', 0):
             self.monitor()
         self.assertEqual(3, self.theirs.call_count)
-        trouble, = self.attempt.record.troubles
+        trouble, = self.attempt.record.warnings
         self.assertIn('late', trouble)
 
     def test_the_bus_is_away_when_it_is_over(self):

@@ -127,7 +127,7 @@ class GathererTest(base.TestCase):
             what='x', seconds=1)
         found = self.gather().guest
         self.assertEqual((None, 1 << 28), (found.in_use, found.resident))
-        self.assertIn('sampling memory', self.record.troubles[0])
+        self.assertIn('sampling memory', self.record.warnings[0])
 
     def test_memory_in_huge_pages(self):
         xml = test_disks.XML.replace(
@@ -151,7 +151,7 @@ class GathererTest(base.TestCase):
         self.guest.dirty_rate.side_effect = hypervisor_errors.WaitTimeout(
             what='x', seconds=1)
         self.assertEqual(0, self.gather().guest.dirty_rate)
-        self.assertEqual(1, len(self.record.troubles))
+        self.assertEqual(1, len(self.record.warnings))
 
     def test_shared(self):
         found = {disk.target: disk for disk in self.gather().disks}

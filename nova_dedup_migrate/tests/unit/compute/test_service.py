@@ -302,7 +302,7 @@ class MigrateTest(ServiceCase):
         with mock.patch.object(service.journal.Journal, '_write',
                                autospec=True, side_effect=OSError('full')):
             record = self.migrate()
-        self.assertIn('full', record.troubles[0])
+        self.assertIn('full', record.warnings[0])
         self.run.assert_called_once_with(record, mock.ANY)
 
     def test_refused(self):
@@ -342,7 +342,7 @@ class MigrateTest(ServiceCase):
         record = self.migrate()
         self.operate.assert_called_once_with()
         self.run.assert_not_called()
-        self.assertEqual(1, len(record.troubles))
+        self.assertEqual(1, len(record.warnings))
 
     def test_domain_has_vanished(self):
         self.open_guest.side_effect = LookupError(UUID)

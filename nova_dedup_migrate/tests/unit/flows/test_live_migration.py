@@ -62,7 +62,7 @@ class LiveMigrationFlowTest(base.TestCase):
                           'keep'], self.names())
         self.assertEqual([None, 'completed'], self.outcomes)
         self.assertIs(self.calls.collect.return_value, self.record.incoming)
-        self.assertEqual([], self.record.troubles)
+        self.assertEqual([], self.record.warnings)
         self.guest.close.assert_called_once_with()
 
     def asker(self):
@@ -165,13 +165,13 @@ class LiveMigrationFlowTest(base.TestCase):
     def test_reports_cannot_be_written(self):
         self.calls.keep.side_effect = OSError('full')
         self.check_stock()
-        self.assertEqual(2, len(self.record.troubles))
+        self.assertEqual(2, len(self.record.warnings))
 
     def test_agent_is_gone_afterwards(self):
         self.calls.collect.side_effect = OSError('gone')
         self.run_flow()
         self.assertEqual('completed', self.record.outcome)
-        self.assertEqual(1, len(self.record.troubles))
+        self.assertEqual(1, len(self.record.warnings))
 
     def test_flow_itself_fails_before(self):
         with mock.patch.object(engines, 'run', autospec=True,

@@ -32,7 +32,7 @@ class SurveyTest(base.TestCase):
         self.assertGreater(found.disk_write_rate, 0)
         self.assertIs(self.in_use, found.in_use)
         self.assertEqual(7, found.hints.pages)
-        self.assertEqual((), found.troubles)
+        self.assertEqual((), found.warnings)
 
     def test_idle(self):
         self.guest.dirty_rate.return_value = 0
@@ -65,7 +65,7 @@ class SurveyTest(base.TestCase):
                 if method == 'disk_bytes_written':
                     self.guest.disk_bytes_written.side_effect = failure
                 found = survey.survey(self.guest)
-            self.assertEqual(((what, failure),), found.troubles)
+            self.assertEqual(((what, failure),), found.warnings)
             for name in ('dirty_rate', 'in_use', 'disk_write_rate',
                          'hints'):
                 self.assertEqual(name == field,

@@ -88,10 +88,10 @@ class TestPageCache(base.TestCase):
             self.one(94 << 8))[0])
 
     def test_what_was_not_asked_is_told(self):
-        found = self.wrong(self.one(0, 'no way', 'no port',
+        found = self.wrong(self.one(0, 'unavailable', 'no port',
                                     strategy='stock'))
         self.assertIn('stock was used', found[0])
-        self.assertIn("the guest's list: no way: no port", found[1])
+        self.assertIn("the guest's list: unavailable: no port", found[1])
         self.assertIn('not asked', self.wrong(
             [outcome('page_cache', 1, strategy='page_cache')])[0])
 
@@ -102,8 +102,8 @@ class TestPageCache(base.TestCase):
             stock + self.one())[0])
 
     def test_a_maltreated_lister_has_to_be_named(self):
-        for lister, outcome_ in (('hang', 'silent'), ('kill', 'no way'),
-                                 ('break', 'partly')):
+        for lister, outcome_ in (('hang', 'timeout'), ('kill', 'unavailable'),
+                                 ('break', 'partial')):
             self.assertEqual([], self.wrong(
                 self.one(0, outcome_, 'so', strategy='stock'), lister))
             self.assertIn('made to ' + lister, self.wrong(
@@ -113,7 +113,7 @@ class TestPageCache(base.TestCase):
 
     def test_it_may_not_cost_more_than_the_limit(self):
         self.assertIn('asking took 9.0 s', self.wrong(
-            self.one(0, 'silent', 'so', 9.0), 'hang')[0])
+            self.one(0, 'timeout', 'so', 9.0), 'hang')[0])
 
     def test_hosts_that_cannot_have_to_say_so(self):
         self.assertIn('does not say why', self.wrong(

@@ -12,7 +12,7 @@ def outcome(kind, sent, page_cache=None, **values):
 
 class TestShow(base.TestCase):
 
-    ANSWER = {'outcome': 'partly', 'reason': 'it broke off', 'seconds': 0.5,
+    ANSWER = {'outcome': 'partial', 'reason': 'it broke off', 'seconds': 0.5,
               'listed_pages': 1234, 'taken_pages': 1233}
 
     def test_kinds_are_compared_with_stock(self):
@@ -31,7 +31,7 @@ class TestShow(base.TestCase):
             pages={'peer': 11, 'zero': 22, 'storage': 33})])
         row = next(line for line in text.splitlines() if '1234' in line)
         self.assertEqual(
-            ['page_cache', 'compute1', 'partly', '0.50', '1234', '1233',
+            ['page_cache', 'compute1', 'partial', '0.50', '1234', '1233',
              '11', '22', '33'], row.split())
         self.assertIn('page_cache from compute1: it broke off', text)
 

@@ -119,13 +119,13 @@ class AskTest(base.TestCase):
 
     def test_broke_off(self):
         found = self.ask(Way(listing(size=-200)))
-        self.assertEqual('partly', found.outcome)
+        self.assertEqual('partial', found.outcome)
         self.assertIn('broke off', found.reason)
         self.assertEqual(5, found.taken_pages)
 
     def test_ended_by_a_limit(self):
         found = self.ask(Way(listing(status='ended: time')))
-        self.assertEqual(('partly', 'ended: time'),
+        self.assertEqual(('partial', 'ended: time'),
                          (found.outcome, found.reason))
 
     def test_nothing_cached(self):
@@ -143,14 +143,14 @@ class AskTest(base.TestCase):
         self.assertEqual(('taken', 'agent'), (found.outcome, found.way))
         self.assertEqual(0, closed.asked)
         found = self.ask(closed, no_way)
-        self.assertEqual('no way', found.outcome)
+        self.assertEqual('unavailable', found.outcome)
         self.assertIn('closed; the guest cannot be asked: refused it',
                       found.reason)
-        self.assertEqual('no way', self.ask().outcome)
+        self.assertEqual('unavailable', self.ask().outcome)
 
     def test_silent_and_nonsense(self):
         for error, outcome in (
-                (errors.NoAnswer(reason='x'), 'silent'),
+                (errors.NoAnswer(reason='x'), 'timeout'),
                 (errors.ListingError(reason='x'), 'refused')):
             found = self.ask(Way(error))
             self.assertEqual((outcome, 'port'), (found.outcome, found.way))
@@ -160,7 +160,7 @@ class AskTest(base.TestCase):
 
     def test_no_time_is_left_for_another_way(self):
         second = Way(listing())
-        self.assertEqual('no way', self.ask(second, seconds=0.1).outcome)
+        self.assertEqual('unavailable', self.ask(second, seconds=0.1).outcome)
         self.assertEqual(0, second.asked)
 
     def test_qemu_refuses(self):
@@ -177,7 +177,7 @@ class AskTest(base.TestCase):
         self.states = [('loading', 0)]
         begun = time.monotonic()
         found = self.ask(Way(listing()), seconds=0.5)
-        self.assertEqual(('partly', 'QEMU still reads it', 4), (
+        self.assertEqual(('partial', 'QEMU still reads it', 4), (
             found.outcome, found.reason, found.taken_pages))
         self.assertLess(time.monotonic() - begun, 30)
 

@@ -43,7 +43,7 @@ def make(uuid=MIGRATION, **fields):
         'outcome': 'completed', 'strategy_source': 'nova.conf',
         'strategy_used': plan.SHARED_NAS, 'plan': make_plan(),
         'page_cache': answer.Answer(
-            'partly', 'ended: time', 'port', 1.5, 'ended: time', 'pages',
+            'partial', 'ended: time', 'port', 1.5, 'ended: time', 'pages',
             2, 9, 8, 10, None, 0.5, notes=('nfs: 3 pages',)),
         'prediction_error': report.PredictionError(10.0, -5.0, 3.5),
         'rounds': (report.Round(1, 11.0, report.Paths(9, 8, 7), 10 ** 9,

@@ -38,7 +38,7 @@ class CodecTest(base.TestCase):
 
     def test_missing_fields_have_defaults(self):
         plain = codec.plain(samples.make())
-        del plain['troubles']
+        del plain['warnings']
         self.assertEqual(samples.make(),
                          codec.decode(json.dumps(plain).encode()))
 

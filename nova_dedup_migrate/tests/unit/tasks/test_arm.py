@@ -61,7 +61,7 @@ class ArmTest(base.TestCase):
         self.guest.disarm_dedup.side_effect = errors.GuestNotRunning(
             name='x')
         self.check_not_armed()
-        self.assertEqual(1, len(self.record.troubles))
+        self.assertEqual(1, len(self.record.warnings))
 
     def test_earlier_migration_is_just_over(self):
         self.guest.arm_dedup.side_effect = [BUSY, BUSY, None]
@@ -91,14 +91,14 @@ class ArmTest(base.TestCase):
         self.guest.disarm_dedup.side_effect = errors.QmpTimeout(
             command='x-dedup-disarm', seconds=60)
         self.task.revert(result=None, flow_failures={})
-        self.assertEqual(1, len(self.record.troubles))
+        self.assertEqual(1, len(self.record.warnings))
 
     def test_revert_when_it_is_gone(self):
         self.task.execute(fakes.some_plan())
         self.guest.disarm_dedup.side_effect = errors.QmpDisconnected(
             command='x-dedup-disarm')
         self.task.revert(result=None, flow_failures={})
-        self.assertEqual([], self.record.troubles)
+        self.assertEqual([], self.record.warnings)
 
 
 class DisarmTest(base.TestCase):
@@ -131,4 +131,4 @@ class DisarmTest(base.TestCase):
         self.guest.disarm_dedup.side_effect = errors.QmpTimeout(
             command='x-dedup-disarm', seconds=60)
         self.task.execute()
-        self.assertEqual(1, len(self.record.troubles))
+        self.assertEqual(1, len(self.record.warnings))

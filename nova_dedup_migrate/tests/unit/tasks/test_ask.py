@@ -52,7 +52,7 @@ class AskGuestTest(AskCase):
                          (facts.guest.hint_pages, facts.guest.map_pages))
         self.assertIs(facts, self.record.facts)
         self.assertIs(TAKEN, self.record.page_cache)
-        self.assertEqual([], self.record.troubles)
+        self.assertEqual([], self.record.warnings)
 
     def test_no_facts(self):
         self.assertIsNone(self.task().execute(None))
@@ -72,11 +72,11 @@ class AskGuestTest(AskCase):
         self.assert_nothing('not asked', 'no use')
         self.obstacle.return_value = ''
         self.asker.obstacle.return_value = 'no port'
-        self.assert_nothing('no way', 'no port')
+        self.assert_nothing('unavailable', 'no port')
         self.asker.ask.assert_not_called()
 
     def test_what_the_guest_did(self):
-        for outcome in (answer.SILENT, answer.REFUSED, answer.NO_WAY):
+        for outcome in (answer.TIMEOUT, answer.REFUSED, answer.UNAVAILABLE):
             self.asker.ask.return_value = answer.Answer(outcome, 'it lies')
             self.assert_nothing(outcome, 'it lies')
         self.asker.ask.return_value = dataclasses.replace(TAKEN,
@@ -87,13 +87,13 @@ class AskGuestTest(AskCase):
         over = threading.Event()
         self.addCleanup(over.set)
         self.asker.ask.side_effect = lambda usable: over.wait(60)
-        self.assert_nothing('silent', 'did not answer',
+        self.assert_nothing('timeout', 'did not answer',
                             self.task(limit=-0.9))
 
     def test_failure(self):
         self.asker.ask.side_effect = errors.QmpDisconnected(command='x')
         self.assert_nothing('refused', 'connection is closed')
-        self.assertEqual(1, len(self.record.troubles))
+        self.assertEqual(1, len(self.record.warnings))
 
     def test_hints_cannot_be_counted(self):
         self.guest.dedup_statistics.side_effect = errors.QmpTimeout(
@@ -125,7 +125,7 @@ class ForgetTest(AskCase):
     def test_nothing_to_forget(self):
         self.forget('completed')
         self.forget('cancelled', None)
-        self.forget('cancelled', answer.Answer('silent'))
+        self.forget('cancelled', answer.Answer('timeout'))
         self.hints(1, tracking=True)
         self.forget('cancelled')
         self.guest.track_dedup.assert_not_called()
@@ -135,7 +135,7 @@ class ForgetTest(AskCase):
                       errors.QmpDisconnected(command='x')):
             self.guest.dedup_statistics.side_effect = error
             self.forget('failed')
-        self.assertEqual([], self.record.troubles)
+        self.assertEqual([], self.record.warnings)
         self.guest.dedup_statistics.side_effect = ValueError('x')
         self.forget('failed')
-        self.assertEqual(1, len(self.record.troubles))
+        self.assertEqual(1, len(self.record.warnings))

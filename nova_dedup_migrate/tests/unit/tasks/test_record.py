@@ -42,11 +42,11 @@ class RecordTest(base.TestCase):
 
     def test_troubles_are_bounded(self):
         for number in range(100):
-            self.record.trouble('counting', ValueError(number))
-        self.assertEqual(task_record.MAX_TROUBLES,
-                         len(self.record.troubles))
-        self.assertEqual('counting: 0', self.record.troubles[0])
+            self.record.warn('counting', ValueError(number))
+        self.assertEqual(task_record.MAX_WARNINGS,
+                         len(self.record.warnings))
+        self.assertEqual('counting: 0', self.record.warnings[0])
 
     def test_trouble_without_words(self):
-        self.record.trouble('counting', ValueError())
-        self.assertEqual(['counting: ValueError'], self.record.troubles)
+        self.record.warn('counting', ValueError())
+        self.assertEqual(['counting: ValueError'], self.record.warnings)

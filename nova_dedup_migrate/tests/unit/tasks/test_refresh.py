@@ -10,7 +10,7 @@ from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.tasks import fakes
 
 FIRST = answer.Answer('taken', way='port', seconds=0.5, taken_pages=7)
-AGAIN = answer.Answer('partly', way='port', seconds=0.5, taken_pages=9)
+AGAIN = answer.Answer('partial', way='port', seconds=0.5, taken_pages=9)
 
 
 class RefreshTest(base.TestCase):
@@ -39,7 +39,7 @@ class RefreshTest(base.TestCase):
     def test_while_disks_are_copied(self):
         self.assertEqual(1, self.look())
         self.asker.ask.assert_called_once_with({'virtio-disk0'})
-        self.assertEqual(('partly', 9, 2), (
+        self.assertEqual(('partial', 9, 2), (
             self.record.page_cache.outcome,
             self.record.page_cache.taken_pages,
             self.record.page_cache.asked))
@@ -65,7 +65,7 @@ class RefreshTest(base.TestCase):
                       {'progress': fakes.look(1, 'device', mbps=0.0,
                                               record_pages=1)}):
             self.assertEqual(0, self.look(**given), given)
-        for found in (None, answer.Answer('silent')):
+        for found in (None, answer.Answer('timeout')):
             self.record.page_cache = found
             self.assertEqual(0, self.look())
 
@@ -74,12 +74,12 @@ class RefreshTest(base.TestCase):
         self.assertEqual(0, self.look())
 
     def test_silent_once_silent_always(self):
-        self.asker.ask.return_value = answer.Answer('silent', 'it hangs')
+        self.asker.ask.return_value = answer.Answer('timeout', 'it hangs')
         self.look()
         self.now += 600
         self.assertEqual(1, self.look())
         self.assertEqual((FIRST.taken_pages, 1, (
-            'asked again: silent: it hangs',)), (
+            'asked again: timeout: it hangs',)), (
             self.record.page_cache.taken_pages,
             self.record.page_cache.asked, self.record.page_cache.notes))
 
@@ -89,7 +89,7 @@ class RefreshTest(base.TestCase):
         self.now += 600
         self.assertEqual(1, self.look())
         self.assertIs(FIRST, self.record.page_cache)
-        self.assertEqual([], self.record.troubles)
+        self.assertEqual([], self.record.warnings)
 
     def test_one_at_a_time(self):
         go_on = threading.Event()

@@ -28,7 +28,7 @@ class GatherFactsTest(base.TestCase):
         task = gather.GatherFacts(
             self.record, mock.Mock(side_effect=OSError('no')))
         self.assertIsNone(task.execute())
-        self.assertEqual(['gathering facts: no'], self.record.troubles)
+        self.assertEqual(['gathering facts: no'], self.record.warnings)
 
     def test_revert(self):
         gather.GatherFacts(self.record, None).revert(
@@ -66,7 +66,7 @@ class MakePlanTest(base.TestCase):
         self.choose.side_effect = ZeroDivisionError
         self.assertIsNone(self.task.execute(fakes.some_facts()))
         self.assertEqual(['planning: ZeroDivisionError'],
-                         self.record.troubles)
+                         self.record.warnings)
 
     def test_revert(self):
         self.task.revert(result=None, flow_failures={})
@@ -96,7 +96,7 @@ class CollectTest(base.TestCase):
         self.figures.side_effect = OSError('gone')
         self.task.execute()
         self.assertIsNone(self.record.incoming)
-        self.assertEqual(1, len(self.record.troubles))
+        self.assertEqual(1, len(self.record.warnings))
 
     def test_revert(self):
         self.task.revert(result=None, flow_failures={})
@@ -130,4 +130,4 @@ class ReportTest(base.TestCase):
                      report.CloseReport(self.record, self.keep)):
             task.execute()
             task.revert(result=None, flow_failures={})
-        self.assertEqual(3, len(self.record.troubles))
+        self.assertEqual(3, len(self.record.warnings))

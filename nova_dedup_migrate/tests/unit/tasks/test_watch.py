@@ -39,18 +39,18 @@ class WatchTest(base.TestCase):
         one, two = fakes.look(1), fakes.look(2)
         self.run_watch(one, two, GONE)
         self.assertEqual([one, two], self.record.rounds)
-        self.assertEqual([], self.record.troubles)
+        self.assertEqual([], self.record.warnings)
 
     def test_libvirt_has_gone(self):
         self.run_watch(*[errors.HypervisorUnavailable(
             uri='qemu:///system', reason='x')] * 5)
-        self.assertEqual(1, len(self.record.troubles))
+        self.assertEqual(1, len(self.record.warnings))
 
     def test_single_failures_are_passed_over(self):
         self.run_watch(*[TIMEOUT] * 4, fakes.look(1), *[TIMEOUT] * 4,
                        fakes.look(2), GONE)
         self.assertEqual(2, len(self.record.rounds))
-        self.assertEqual([], self.record.troubles)
+        self.assertEqual([], self.record.warnings)
 
     def test_planner_is_asked_again(self):
         self.run_watch(fakes.look(1, record_pages=3), GONE)
@@ -86,7 +86,7 @@ class WatchTest(base.TestCase):
                                side_effect=[None] * 6 + [75, None]):
             self.run_watch(*looks, GONE)
         self.guest.allow_downtime.assert_called_once_with(75)
-        self.assertEqual([], self.record.troubles)
+        self.assertEqual([], self.record.warnings)
 
     def test_downtime_is_novas_where_nothing_is_left_out(self):
         with mock.patch.object(settle.Settling, 'look', autospec=True,
@@ -131,7 +131,7 @@ class WatchTest(base.TestCase):
         with self.watch.during(None, None):
             pass
         self.assertIsNone(self.record.pause)
-        self.assertIn('listening to events', self.record.troubles[0])
+        self.assertIn('listening to events', self.record.warnings[0])
 
     def test_operation_fails(self):
         self.guest.progress.side_effect = GONE
@@ -149,7 +149,7 @@ class WatchTest(base.TestCase):
             with self.watch.during(None, None):
                 done.append(True)
         self.assertEqual([True], done)
-        self.assertEqual(1, len(self.record.troubles))
+        self.assertEqual(1, len(self.record.warnings))
 
     def test_looks_more_often_towards_the_end(self):
         watcher = watch.Watch(self.record, self.guest, interval=0.5)
