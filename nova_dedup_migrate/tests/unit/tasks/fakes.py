@@ -3,16 +3,42 @@
 
 from nova_dedup_migrate.hypervisor import progress
 from nova_dedup_migrate.hypervisor import statistics
+from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.planner import facts
 from nova_dedup_migrate.planner import plan
-from nova_dedup_migrate.tasks import record as task_record
+
+MIGRATION = '11111111-0000-4000-8000-000000000001'
+INSTANCE = '22222222-0000-4000-8000-000000000002'
 
 
-def record():
-    return task_record.MigrationRecord(
-        '11111111-0000-4000-8000-000000000001',
-        '22222222-0000-4000-8000-000000000002', 'here', 'there', 'auto',
-        'nova.conf')
+class Disk:
+    """What an Operation writes to, in place of the store.
+
+    :ivar written: the phase and the undo log, each time it was written
+    :ivar error: raised instead, None if it works
+    """
+
+    def __init__(self):
+        self.written = []
+        self.error = None
+
+    def save(self, operation):
+        if self.error is not None:
+            raise self.error
+        self.written.append((operation.phase, *operation.durable.undo))
+
+
+def operation(disk=None, earlier=None, **fields):
+    """Return an Operation.
+
+    :param disk: Disk
+    :param fields: of its Durable
+    """
+    return operations.Operation(operations.Durable(**{
+        'id': MIGRATION, 'kind': operations.LIVE_MIGRATION,
+        'subject': INSTANCE, 'source': 'here', 'destination': 'there',
+        'strategy': 'auto', 'strategy_source': 'nova.conf', **fields}),
+        (disk or Disk()).save, earlier)
 
 
 def some_facts():
