@@ -128,10 +128,14 @@ class Watch:
         return self._interval
 
     def _observers(self) -> tuple[Callable[[_Progress], None], ...]:
-        if self._operation.facts is None or self._operation.plan is None:
+        plan = self._operation.plan
+        if self._operation.facts is None or plan is None:
             return ()
-        return (_Replanner(self._operation, self._guest),
-                _DowntimeLimit(self._operation, self._guest))
+        replanner = _Replanner(self._operation, self._guest)
+        if plan.strategy == planner_plan.STOCK:
+            # The downtime limit of an ordinary migration is Nova's.
+            return (replanner,)
+        return replanner, _DowntimeLimit(self._operation, self._guest)
 
 
 class _Replanner:
