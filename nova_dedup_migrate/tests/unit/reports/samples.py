@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports and records for tests."""
+"""Reports and operations for tests."""
 
 import datetime
 import math
-from unittest import mock
 
 from nova_dedup_migrate.hypervisor import progress
 from nova_dedup_migrate.hypervisor import statistics
+from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.pagecache import answer
 from nova_dedup_migrate.planner import plan
 from nova_dedup_migrate.reports import report
-from nova_dedup_migrate.tasks import record
 
 MIGRATION = '6f0f5d0e-2c5c-4d9c-8d5e-0c7f2f4f9a11'
 INSTANCE = 'c0a9f1f7-1d33-4d2a-9a3e-1f0b7f1e6d10'
@@ -40,7 +39,8 @@ def make(uuid=MIGRATION, **fields):
             STARTED, datetime.timezone.utc),
         'finished_at': datetime.datetime.fromtimestamp(
             STARTED + 60, datetime.timezone.utc),
-        'outcome': 'completed', 'strategy_source': 'nova.conf',
+        'outcome': 'completed', 'phase': 'ended',
+        'strategy_source': 'nova.conf',
         'strategy_used': plan.SHARED_NAS, 'plan': make_plan(),
         'page_cache': answer.Answer(
             'partial', 'ended: time', 'port', 1.5, 'ended: time', 'pages',
@@ -68,12 +68,33 @@ def look(rounds=1, source=None, **fields):
                              **fields)
 
 
-def make_record(**attributes):
-    """Return a MigrationRecord that has begun at STARTED."""
-    with mock.patch.object(record.time, 'time', autospec=True,
-                           return_value=STARTED):
-        made = record.MigrationRecord(MIGRATION, INSTANCE, 'compute1',
-                                      'compute2', 'auto', 'flavor')
+def durable(uuid=MIGRATION, **fields):
+    """Return the Durable of an operation that has begun at STARTED."""
+    return operations.Durable(**{
+        'id': uuid, 'kind': operations.LIVE_MIGRATION, 'subject': INSTANCE,
+        'source': 'compute1', 'destination': 'compute2',
+        'strategy': 'auto', 'strategy_source': 'flavor',
+        'phase': operations.RUNNING, 'phase_since': STARTED,
+        'started_at': STARTED, **fields})
+
+
+def make_operation(uuid=MIGRATION, save=lambda operation: None,
+                   earlier=None, kept=None, **attributes):
+    """Return an Operation that has begun at STARTED.
+
+    :param kept: {name: value} of its Durable
+    """
+    made = operations.Operation(durable(uuid, **(kept or {})), save,
+                                earlier)
     for name, value in attributes.items():
         setattr(made, name, value)
     return made
+
+
+def ended(report):
+    """Return an Operation that has ended with a Report."""
+    return make_operation(
+        report.migration_uuid, earlier=report, outcome=report.outcome,
+        kept={'phase': operations.ENDED, 'subject': report.instance_uuid},
+        finished_at=(report.finished_at.timestamp()
+                     if report.finished_at else None))
