@@ -14,6 +14,7 @@ from nova_dedup_migrate.pagecache import ask as pagecache_ask
 from nova_dedup_migrate.planner import asking
 from nova_dedup_migrate.planner import choose
 from nova_dedup_migrate.tests import base
+from nova_dedup_migrate.tests.unit.operations import samples
 from nova_dedup_migrate.tests.unit.tasks import fakes
 
 
@@ -25,7 +26,7 @@ class LiveMigrationFlowTest(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.disk = fakes.Disk()
+        self.disk = samples.Disk()
         self.operation = fakes.operation(self.disk)
         self.guest = mock.create_autospec(hypervisor.Guest, instance=True)
         self.guest.events = events.EventLog()

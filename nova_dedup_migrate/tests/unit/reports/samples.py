@@ -6,7 +6,7 @@ import math
 
 from nova_dedup_migrate.hypervisor import progress
 from nova_dedup_migrate.hypervisor import statistics
-from nova_dedup_migrate.operations import operation as operations
+from nova_dedup_migrate.operations import operation
 from nova_dedup_migrate.pagecache import answer
 from nova_dedup_migrate.planner import plan
 from nova_dedup_migrate.reports import report
@@ -39,7 +39,7 @@ def make(uuid=MIGRATION, **fields):
             STARTED, datetime.timezone.utc),
         'finished_at': datetime.datetime.fromtimestamp(
             STARTED + 60, datetime.timezone.utc),
-        'outcome': 'completed', 'phase': 'ended',
+        'outcome': 'completed', 'phase': operation.ENDED,
         'strategy_source': 'nova.conf',
         'strategy_used': plan.SHARED_NAS, 'plan': make_plan(),
         'page_cache': answer.Answer(
@@ -68,33 +68,31 @@ def look(rounds=1, source=None, **fields):
                              **fields)
 
 
-def durable(uuid=MIGRATION, **fields):
-    """Return the Durable of an operation that has begun at STARTED."""
-    return operations.Durable(**{
-        'id': uuid, 'kind': operations.LIVE_MIGRATION, 'subject': INSTANCE,
-        'source': 'compute1', 'destination': 'compute2',
-        'strategy': 'auto', 'strategy_source': 'flavor',
-        'phase': operations.RUNNING, 'phase_since': STARTED,
-        'started_at': STARTED, **fields})
+def make_operation(save=None, **attributes):
+    """Return an Operation that began at STARTED.
 
-
-def make_operation(uuid=MIGRATION, save=lambda operation: None,
-                   earlier=None, kept=None, **attributes):
-    """Return an Operation that has begun at STARTED.
-
-    :param kept: {name: value} of its Durable
+    :param save: callable(Operation), default: does nothing
     """
-    made = operations.Operation(durable(uuid, **(kept or {})), save,
-                                earlier)
+    made = operation.Operation(operation.Durable(
+        MIGRATION, operation.LIVE_MIGRATION, INSTANCE, 'compute1',
+        'compute2', 'auto', 'flavor', phase=operation.RUNNING,
+        phase_since=STARTED, started_at=STARTED), save or (lambda it: None))
     for name, value in attributes.items():
         setattr(made, name, value)
     return made
 
 
-def ended(report):
-    """Return an Operation that has ended with a Report."""
-    return make_operation(
-        report.migration_uuid, earlier=report, outcome=report.outcome,
-        kept={'phase': operations.ENDED, 'subject': report.instance_uuid},
-        finished_at=(report.finished_at.timestamp()
-                     if report.finished_at else None))
+def write(kept, made):
+    """Write a Report into an OperationStore, with its operation."""
+    given = operation.Operation(operation.Durable(
+        made.migration_uuid, operation.LIVE_MIGRATION, made.instance_uuid,
+        made.source, made.destination, made.strategy_asked,
+        made.strategy_source, phase=made.phase, progress=made.progress,
+        started_at=made.started_at.timestamp()), kept.write, earlier=made)
+    given.outcome = None if made.outcome == 'running' else made.outcome
+    if made.finished_at is not None:
+        given.finished_at = made.finished_at.timestamp()
+    if made.error:
+        given.error = RuntimeError(made.error)
+    # The warnings are in the earlier report.
+    given.save()

@@ -1,6 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import dataclasses
-
 from nova_dedup_migrate.hypervisor import progress
 from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.reports import build
@@ -15,13 +13,13 @@ _SOURCE = {'state': 'done', 'record_pages': 9, 'storage_pages': 7,
 
 
 def _finished(outcome='completed', **attributes):
-    operation = samples.make_operation(**{'plan': samples.make_plan(),
+    made = samples.make_operation(**{'plan': samples.make_plan(),
                                     **attributes})
-    operation.see(samples.look(
+    made.see(samples.look(
         2, _SOURCE, transferred_bytes=11 * 10 ** 8, total_time_ms=9000,
         downtime_ms=120, pages=progress.PagePaths(5, 4, 7)))
-    operation.finish(outcome)
-    return operation
+    made.finish(outcome)
+    return made
 
 
 class BuildTest(base.TestCase):
@@ -56,35 +54,35 @@ class BuildTest(base.TestCase):
         self.assertEqual(made, codec.decode(codec.encode(made)))
 
     def test_downtime_that_only_events_tell(self):
-        operation = samples.make_operation(downtime=0.0804)
-        operation.see(samples.look(1, {}))
-        self.assertEqual(80, build.of_operation(operation).downtime_ms)
+        made = samples.make_operation(downtime=0.0804)
+        made.see(samples.look(1, {}))
+        self.assertEqual(80, build.of_operation(made).downtime_ms)
         # QEMU's own figure is exact
         self.assertEqual(120, build.of_operation(
             _finished(downtime=0.5)).downtime_ms)
 
     def test_fell_back(self):
         """The prediction of what was done is the one to compare with."""
-        operation = samples.make_operation(plan=samples.make_plan(),
+        made = samples.make_operation(plan=samples.make_plan(),
                                      reason='the storage is slow')
-        operation.see(samples.look(1, {}, total_time_ms=33000,
+        made.see(samples.look(1, {}, total_time_ms=33000,
                                 transferred_bytes=3 * 10 ** 9))
-        operation.finish('completed')
-        made = build.of_operation(operation)
+        made.finish('completed')
+        made = build.of_operation(made)
         self.assertEqual(('stock', 'the storage is slow'),
                          (made.strategy_used, made.fallback_reason))
         self.assertEqual(report.PredictionError(10.0, 0.0, None),
                          made.prediction_error)
 
     def test_disks_are_not_counted(self):
-        operation = _finished()
-        operation.plan = samples.make_plan()
-        object.__setattr__(operation.plan, 'prediction', samples.prediction(
+        made = _finished()
+        made.plan = samples.make_plan()
+        object.__setattr__(made.plan, 'prediction', samples.prediction(
             time=100.0, size=5e9, disk_time=91.0, disk_bytes=3.9e9))
         self.assertEqual(
             (0.0, 0.0),
-            (build.of_operation(operation).prediction_error.time_percent,
-             build.of_operation(operation).prediction_error.bytes_percent))
+            (build.of_operation(made).prediction_error.time_percent,
+             build.of_operation(made).prediction_error.bytes_percent))
 
     def test_no_error_without_an_outcome(self):
         for outcome in ('failed', 'cancelled'):
@@ -108,78 +106,3 @@ class BuildTest(base.TestCase):
             incoming=statistics.IncomingStatistics(reads=6)))
         self.assertEqual(6, made.dedup_incoming['reads'])
         self.assertEqual(made, codec.decode(codec.encode(made)))
-
-    def test_progress_and_phase(self):
-        progress = report.Progress(0.5, 7.0, samples.STARTED)
-        operation = samples.make_operation(kept={'progress': progress})
-        made = build.of_operation(operation)
-        self.assertEqual((progress, 'running'), (made.progress, made.phase))
-        operation.finish('failed')
-        operation.durable.phase = 'rolling back'
-        made = build.of_operation(operation)
-        self.assertEqual((None, 'rolling back'), (made.progress,
-                                                  made.phase))
-
-    def test_an_error_that_nova_has_dealt_with(self):
-        operation = _finished('cancelled', failure=KeyError('libvirt'))
-        self.assertEqual("'libvirt'", build.of_operation(operation).error)
-        operation.error = KeyError('Nova')
-        self.assertEqual("'Nova'", build.of_operation(operation).error)
-
-
-class EarlierTest(base.TestCase):
-    """What is reported if an earlier process began the operation."""
-
-    def made(self, earlier=None, **given):
-        earlier = samples.make(**{
-            'outcome': 'running', 'finished_at': None,
-            'prediction_error': None, 'phase': 'running',
-            'warnings': ('a',), 'progress': report.Progress(0.1, None, 1.0),
-            **(earlier or {})})
-        operation = samples.make_operation(earlier=earlier, **given)
-        return earlier, operation
-
-    def test_it_goes_on(self):
-        now = report.Progress(0.9, 1.0, 2.0)
-        earlier, operation = self.made(kept={'progress': now})
-        operation.warn('b', ValueError('c'))
-        self.assertEqual(
-            dataclasses.replace(earlier, progress=now,
-                                warnings=('a', 'b: c')),
-            build.of_operation(operation))
-
-    def test_it_ends(self):
-        earlier, operation = self.made(kept={'phase': 'ended'})
-        operation.finish('failed')
-        made = build.of_operation(operation)
-        self.assertEqual(
-            ('failed', 'ended', None),
-            (made.outcome, made.phase, made.progress))
-        self.assertIsNotNone(made.finished_at)
-        self.assertEqual((earlier.plan, earlier.rounds, earlier.link_bytes,
-                          earlier.started_at),
-                         (made.plan, made.rounds, made.link_bytes,
-                          made.started_at))
-
-    def test_its_error_stays(self):
-        _, operation = self.made({'error': 'of libvirt'})
-        self.assertEqual('of libvirt', build.of_operation(operation).error)
-        operation.error = KeyError('new')
-        self.assertEqual("'new'", build.of_operation(operation).error)
-
-    def test_its_reason_stays(self):
-        _, operation = self.made({'fallback_reason': 'a'})
-        self.assertEqual('a', build.of_operation(operation).fallback_reason)
-        operation.explain('b')
-        self.assertEqual('a', build.of_operation(operation).fallback_reason)
-        _, operation = self.made()
-        operation.explain('b')
-        self.assertEqual('b', build.of_operation(operation).fallback_reason)
-
-    def test_nova_has_chosen_the_destination_since(self):
-        _, operation = self.made({'destination': ''})
-        self.assertEqual('compute2',
-                         build.of_operation(operation).destination)
-        _, operation = self.made(kept={'destination': ''})
-        self.assertEqual('compute2',
-                         build.of_operation(operation).destination)

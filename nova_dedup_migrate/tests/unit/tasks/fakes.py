@@ -6,39 +6,23 @@ from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.planner import facts
 from nova_dedup_migrate.planner import plan
+from nova_dedup_migrate.tests.unit.operations import samples
 
 MIGRATION = '11111111-0000-4000-8000-000000000001'
 INSTANCE = '22222222-0000-4000-8000-000000000002'
 
 
-class Disk:
-    """What an Operation writes to, in place of the store.
-
-    :ivar written: the phase and the undo log, each time it was written
-    :ivar error: raised instead, None if it works
-    """
-
-    def __init__(self):
-        self.written = []
-        self.error = None
-
-    def save(self, operation):
-        if self.error is not None:
-            raise self.error
-        self.written.append((operation.phase, *operation.durable.undo))
-
-
 def operation(disk=None, earlier=None, **fields):
-    """Return an Operation.
+    """Return an Operation that is requested.
 
-    :param disk: Disk
+    :param disk: samples.Disk
     :param fields: of its Durable
     """
     return operations.Operation(operations.Durable(**{
         'id': MIGRATION, 'kind': operations.LIVE_MIGRATION,
         'subject': INSTANCE, 'source': 'here', 'destination': 'there',
         'strategy': 'auto', 'strategy_source': 'nova.conf', **fields}),
-        (disk or Disk()).save, earlier)
+        (disk or samples.Disk()).save, earlier)
 
 
 def some_facts():

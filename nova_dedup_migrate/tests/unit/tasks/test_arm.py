@@ -8,6 +8,7 @@ from nova_dedup_migrate.operations import errors as operation_errors
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.tasks import arm
 from nova_dedup_migrate.tests import base
+from nova_dedup_migrate.tests.unit.operations import samples
 from nova_dedup_migrate.tests.unit.tasks import fakes
 
 
@@ -23,7 +24,7 @@ class ArmTest(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.disk = fakes.Disk()
+        self.disk = samples.Disk()
         self.operation = fakes.operation(self.disk)
         self.operation.plan = fakes.some_plan()
         self.guest = mock.create_autospec(hypervisor.Guest, instance=True)

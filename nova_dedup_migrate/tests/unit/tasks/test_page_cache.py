@@ -13,6 +13,7 @@ from nova_dedup_migrate.pagecache import ask as pagecache_ask
 from nova_dedup_migrate.planner import asking
 from nova_dedup_migrate.tasks import page_cache
 from nova_dedup_migrate.tests import base
+from nova_dedup_migrate.tests.unit.operations import samples
 from nova_dedup_migrate.tests.unit.tasks import fakes
 
 TAKEN = answer.Answer('taken', way='port', taken_pages=70000)
@@ -22,7 +23,7 @@ class ListPageCacheTest(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.disk = fakes.Disk()
+        self.disk = samples.Disk()
         self.operation = fakes.operation(self.disk)
         self.operation.facts = fakes.some_facts()
         self.guest = mock.create_autospec(hypervisor.Guest, instance=True)

@@ -12,6 +12,7 @@ from nova_dedup_migrate.tasks import collect_incoming
 from nova_dedup_migrate.tasks import frame
 from nova_dedup_migrate.tasks import plan
 from nova_dedup_migrate.tests import base
+from nova_dedup_migrate.tests.unit.operations import samples
 from nova_dedup_migrate.tests.unit.tasks import fakes
 
 
@@ -19,7 +20,7 @@ class TaskCase(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.disk = fakes.Disk()
+        self.disk = samples.Disk()
         self.operation = fakes.operation(self.disk)
 
 

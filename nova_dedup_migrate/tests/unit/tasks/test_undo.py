@@ -7,6 +7,7 @@ from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.tasks import undo
 from nova_dedup_migrate.tests import base
+from nova_dedup_migrate.tests.unit.operations import samples
 from nova_dedup_migrate.tests.unit.tasks import fakes
 
 TIMEOUT = errors.QmpTimeout(command='x', seconds=60)
@@ -16,7 +17,7 @@ class UndoTest(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.disk = fakes.Disk()
+        self.disk = samples.Disk()
         self.guest = mock.create_autospec(hypervisor.Guest, instance=True)
         self.tracking(False)
 

@@ -13,6 +13,7 @@ from nova_dedup_migrate.planner import settle
 from nova_dedup_migrate.reports import report
 from nova_dedup_migrate.tasks import watch
 from nova_dedup_migrate.tests import base
+from nova_dedup_migrate.tests.unit.operations import samples
 from nova_dedup_migrate.tests.unit.tasks import fakes
 
 GONE = errors.GuestNotRunning(name='x')
@@ -25,7 +26,7 @@ class WatchTest(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.disk = fakes.Disk()
+        self.disk = samples.Disk()
         self.operation = fakes.operation(self.disk)
         self.guest = mock.create_autospec(hypervisor.Guest, instance=True)
         self.guest.events = events.EventLog()
