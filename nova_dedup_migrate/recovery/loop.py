@@ -117,25 +117,32 @@ class RecoveryLoop:
              loaded: bool = False) -> None:
         """Look after an operation until it ends.
 
-        Another operation on the same instance takes its place.
+        An older one on the same instance is superseded: it is settled as
+        the table says.
         """
         with self._lock:
             due = 0.0 if loaded else time.monotonic() + INTERVAL_S
-            self._held[operation.instance_uuid] = _Held(operation, loaded,
-                                                        due)
+            self._held[operation.migration_uuid] = _Held(operation, loaded,
+                                                         due)
             self._start()
             self._lock.notify_all()
 
     def held(self, instance_uuid: str) -> operations.Operation | None:
-        """Return the operation on an instance that has not ended."""
+        """Return the newest operation on an instance, None if all ended."""
         with self._lock:
-            found = self._held.get(instance_uuid)
+            found = self._newest(instance_uuid)
             return found.operation if found is not None else None
+
+    def _newest(self, instance_uuid: str) -> _Held | None:
+        return max((one for one in self._held.values()
+                    if one.operation.instance_uuid == instance_uuid),
+                   key=lambda one: one.operation.durable.started_at,
+                   default=None)
 
     def settle_soon(self, instance_uuid: str) -> None:
         """Look at an operation at once, when it has no owner."""
         with self._lock:
-            found = self._held.get(instance_uuid)
+            found = self._newest(instance_uuid)
             if found is not None:
                 found.due = 0.0
                 operation = found.operation
@@ -147,9 +154,9 @@ class RecoveryLoop:
     def release(self, operation: operations.Operation) -> None:
         """End an operation: write it a last time, hold it no longer."""
         with self._lock:
-            found = self._held.get(operation.instance_uuid)
+            found = self._held.get(operation.migration_uuid)
             if found is not None and found.operation is operation:
-                del self._held[operation.instance_uuid]
+                del self._held[operation.migration_uuid]
         operation.finish('failed')
         if operation.phase == operations.REQUESTED:
             # Nova never began: there is nothing to report.
@@ -198,7 +205,8 @@ class RecoveryLoop:
         """Observe, decide and act once; never raises."""
         uuid = held.operation.instance_uuid
         with self._owners.claim(uuid, owners.RECOVERY) as mine:
-            if self.held(uuid) is not held.operation:
+            if self._held.get(held.operation.migration_uuid) is not held:
+                # It has ended since.
                 return
             try:
                 again = self._look(held) if mine else INTERVAL_S
