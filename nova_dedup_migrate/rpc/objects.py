@@ -69,7 +69,7 @@ class DedupObject(base.VersionedObject):
 class DedupNodeClaim(DedupObject):
     """One image of a disk's backing chain, as the source has it open.
 
-    What identifies it depends on its kind; agent/identity tells how.
+    What identifies it depends on its kind; see identity/answer.py.
     """
 
     VERSION = '1.0'

@@ -10,15 +10,15 @@ import threading
 from unittest import mock
 
 from nova_dedup_migrate import deadline
-from nova_dedup_migrate.agent import access
-from nova_dedup_migrate.agent import hanging
-from nova_dedup_migrate.agent import rbd
-from nova_dedup_migrate.agent.identity import answer
-from nova_dedup_migrate.agent.identity import beside
-from nova_dedup_migrate.agent.identity import blockids
-from nova_dedup_migrate.agent.identity import challenge
-from nova_dedup_migrate.agent.identity import filesystem
-from nova_dedup_migrate.agent.identity import nodes
+from nova_dedup_migrate.identity import answer
+from nova_dedup_migrate.identity import beside
+from nova_dedup_migrate.identity import blockids
+from nova_dedup_migrate.identity import challenge
+from nova_dedup_migrate.identity import filesystem
+from nova_dedup_migrate.identity import nodes
+from nova_dedup_migrate.images import access
+from nova_dedup_migrate.images import hanging
+from nova_dedup_migrate.images import rbd
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.tests import base
 
