@@ -22,6 +22,9 @@ from nova_dedup_migrate.rpc import objects
 
 LOG = logging.getLogger(__name__)
 
+#: Seconds a migration waits until its locks and files are gone.
+WITHDRAW = 3.0
+
 
 class Challenge:
     """What goes into the DedupFactsRequest.
@@ -83,7 +86,7 @@ class _Worker:
             self._closed = True
             stack = self._stack.pop_all()
         try:
-            hanging.STORAGE.run(10.0, stack.close)
+            hanging.STORAGE.run(WITHDRAW, stack.close)
         except (deadline.Late, OSError) as error:
             LOG.warning('A challenge could not be withdrawn: %s', error)
 

@@ -357,9 +357,11 @@ class SourceTest(IdentityTest):
 
     def test_too_much_hangs(self):
         self.patch(hanging.STORAGE, 'run',
-                   side_effect=deadline.Late('many'))
+                   side_effect=deadline.Late(what='storage',
+                                             seconds=5.0))
         with challenge.challenge([nodes.Disk('vda', (self.file(),))]) as made:
-            self.assertIn('many', made.disks[0].chain[0].note)
+            self.assertIn('storage did not answer',
+                          made.disks[0].chain[0].note)
 
 
 class HostileTest(IdentityTest):
