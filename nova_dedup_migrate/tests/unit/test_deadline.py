@@ -56,27 +56,23 @@ class DeadlineTest(base.TestCase):
     def test_more_callers_than_threads(self):
         """40 callers, 16 threads: all get their answers."""
         runner = deadline.Runner('storage', 16)
-        guard = threading.Lock()
-        busy, most = 0, 0
-        full = threading.Event()
+        release = threading.Event()
+        self.addCleanup(release.set)
+        begun = []
 
         def work(number):
-            nonlocal busy, most
-            with guard:
-                busy += 1
-                most = max(most, busy)
-                if busy == 16:
-                    full.set()
-            full.wait(30)
-            with guard:
-                busy -= 1
+            begun.append(number)
+            release.wait(30)
             return number
 
         with concurrent.futures.ThreadPoolExecutor(40) as callers:
             answers = callers.map(
                 lambda number: runner.run(60.0, work, number), range(40))
+            self.eventually(
+                lambda: (len(begun), len(runner._waiting)) == (16, 24),
+                '16 run and the others wait')
+            release.set()
             self.assertEqual(list(range(40)), list(answers))
-        self.assertEqual(16, most)
 
     def test_all_threads_hang(self):
         """16 hang for ever: the 17th fails at its deadline."""
