@@ -212,6 +212,18 @@ class Guest(abc.ABC):
         """Return a statistics.DedupStatistics."""
 
     @abc.abstractmethod
+    def sample_hints(self, pages=512):
+        """Count the hints of each disk and check some of them.
+
+        Takes half a second or so, in which QEMU takes no other command.
+        Fewer than pages are checked if storage is slow.
+
+        :param pages: how many to check, of all disks, 1 to 4096
+        :returns: tuple of statistics.DiskHints, of disks that have any
+        :raises QmpError: the guest is paused or is being migrated
+        """
+
+    @abc.abstractmethod
     def migrate(self, destination, options):
         """Begin to migrate to destination and return a Migration.
 
