@@ -43,7 +43,7 @@ class Arm(base.Task):
         while True:
             try:
                 return self._guest.arm_dedup(
-                    copy=plan.copy, steal=plan.steal,
+                    copy=plan.copy, resend=plan.resend,
                     disks=[_argument(disk) for disk in plan.disks])
             except errors.QmpError as error:
                 if (_BUSY not in error.description
