@@ -8,9 +8,16 @@ from nova_dedup_migrate import errors
 
 
 class ProbeRefused(errors.DedupMigrateError):
-    """This host takes no bytes now."""
+    """Another measurement is under way, or this host cannot listen."""
 
     template = 'the link is not measured: {reason}'
+
+
+class LinkInUse(errors.DedupMigrateError):
+    """A migration of or to this host is under way."""
+
+    template = ('the link is not measured while a migration of or to {host} '
+                'is under way')
 
 
 class ForgetRefused(errors.DedupMigrateError):

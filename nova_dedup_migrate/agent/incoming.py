@@ -94,13 +94,18 @@ class IncomingMigrations:
                          and arrival.figures is None
                          and not (arrival.ended or arrival.over)]
         count = 0
+        answers = True
         for uuid, arrival in open_ones:
             starting = time.monotonic() - arrival.announced < STARTING
             try:
-                state = state_of(uuid)
+                state = state_of(uuid) if answers else None
             except errors.HypervisorError as error:
-                LOG.warning('The state of instance %s is not known, which '
-                            'was to migrate to this host: %s', uuid, error)
+                # The others would wait as long.
+                answers = False
+                LOG.warning('libvirt does not return the state of instance '
+                            '%s, whose migration to this host was '
+                            'announced: %s', uuid, error)
+            if not answers:
                 count += starting
                 continue
             if state == 'arriving' or (state == 'none' and starting):

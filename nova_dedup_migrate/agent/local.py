@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import libvirt
 
+from nova_dedup_migrate import deadline
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import libvirt_host
 from nova_dedup_migrate.hypervisor import libvirt_monitor
@@ -21,6 +22,9 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds between two looks at the connection.
 INTERVAL = 5.0
+#: Seconds for libvirt to answer a question of little weight.
+_AT_ONCE = 1.0
+_LIBVIRT = deadline.Runner('libvirt', 8)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,6 +130,46 @@ class LocalLibvirt:
         :raises HypervisorError: libvirt does not answer
         """
         return self.guest(uuid).state
+
+    def guest_state_at_once(self, uuid: str) -> str:
+        """Return the same, for a caller that waits for other things.
+
+        :raises HypervisorError: also if libvirt does not answer at once
+        """
+        try:
+            return _LIBVIRT.run(_AT_ONCE, self.guest_state, uuid)
+        except deadline.Late as error:
+            raise errors.HypervisorUnavailable(
+                uri=self.host.uri, reason=str(error)) from error
+
+    def is_busy(self) -> bool:
+        """Whether a guest migrates, is saved or is copied here.
+
+        If libvirt does not answer at once, it is.
+        """
+        try:
+            return _LIBVIRT.run(_AT_ONCE, self._has_job)
+        except (errors.HypervisorError, deadline.Late) as error:
+            LOG.debug('Jobs of guests are not known: %s', error)
+            return True
+
+    def _has_job(self) -> bool:
+        with libvirt_monitor.converting('of this host', 'list'):
+            domains = self.host.connection.listAllDomains(
+                libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
+        for domain in domains:
+            try:
+                kind = domain.jobStats().get('type',
+                                             libvirt.VIR_DOMAIN_JOB_NONE)
+            except libvirt.libvirtError as error:
+                # It is only known of the source.  Others have ended.
+                if (error.get_error_code()
+                        == libvirt.VIR_ERR_OPERATION_UNSUPPORTED):
+                    return True
+                continue
+            if kind != libvirt.VIR_DOMAIN_JOB_NONE:
+                return True
+        return False
 
     def ceph_key(self, secret: str) -> bytes:
         """Return the bytes that a secret of libvirt holds.
