@@ -23,7 +23,7 @@ class Endpoint:
         local.LocalLibvirt
     """
 
-    target = messaging.Target(version='1.3')
+    target = messaging.Target(version='1.0')
 
     def __init__(self, facts, incoming, receiver, guests):
         self._facts = facts
@@ -65,12 +65,13 @@ class Endpoint:
     def guest_state(self, ctxt, request):
         _check(request, objects.DedupGuestRequest)
         return objects.DedupGuestReply(
+            uuid=request.instance_uuid,
             state=self._guests.guest_state(request.instance_uuid))
 
     @messaging.expose
     @messaging.expected_exceptions(errors.HypervisorError)
     def forget_guest(self, ctxt, request):
-        _check(request, objects.DedupGuestRequest)
+        _check(request, objects.DedupForgetRequest)
         return self._guests.forget_guest(request.instance_uuid)
 
 

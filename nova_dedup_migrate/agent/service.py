@@ -11,7 +11,7 @@ from nova_dedup_migrate.agent import incoming
 from nova_dedup_migrate.agent import link
 from nova_dedup_migrate.agent import local
 from nova_dedup_migrate.agent import storage_rates
-from nova_dedup_migrate.agent.identity import nodes
+from nova_dedup_migrate.identity import nodes
 from nova_dedup_migrate.rpc import transport as rpc_transport
 
 LOG = logging.getLogger(__name__)

@@ -21,7 +21,13 @@ class AgentUnavailable(errors.DedupMigrateError):
 
 
 class AgentVersion(AgentUnavailable):
-    """It answered that it is of another version."""
+    """The agent has another version of the API."""
+
+
+class AgentRefused(AgentUnavailable):
+    """The agent works, and refuses this request; reason is its own."""
+
+    template = 'the dedup agent of {host} refuses the request: {reason}'
 
 
 class MalformedMessage(errors.DedupMigrateError, ValueError):

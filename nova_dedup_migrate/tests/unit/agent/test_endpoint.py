@@ -15,9 +15,9 @@ from nova_dedup_migrate.agent import incoming
 from nova_dedup_migrate.agent import link
 from nova_dedup_migrate.agent import link_rates
 from nova_dedup_migrate.agent import storage_rates
-from nova_dedup_migrate.agent.identity import challenge
-from nova_dedup_migrate.agent.identity import nodes
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
+from nova_dedup_migrate.identity import challenge
+from nova_dedup_migrate.identity import nodes
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects
