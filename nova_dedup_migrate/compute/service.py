@@ -15,7 +15,7 @@ from oslo_log import log as logging
 
 from nova_dedup_migrate.agent import link_rates
 from nova_dedup_migrate.compute import attempt as compute_attempt
-from nova_dedup_migrate.compute import gathering
+from nova_dedup_migrate.compute import facts_collector
 from nova_dedup_migrate.compute import guests
 from nova_dedup_migrate.compute import journal
 from nova_dedup_migrate.compute import overdue
@@ -300,12 +300,12 @@ class DedupMigrate:
         self.await_libvirt(instance)
         try:
             guest = guests.open_guest(self._driver._host, instance)
-            gatherer = gathering.Gatherer(
+            collector = facts_collector.FactsCollector(
                 self._driver, self._agents, guest, instance, migrate_data,
                 record, self._link_rate)
             hands = live_migration.Hands(
                 guest=guest,
-                gather=functools.partial(gatherer.gather, context),
+                gather=functools.partial(collector.collect, context),
                 operate=operate,
                 collect=functools.partial(
                     self._agents.incoming, context, record.destination,

@@ -216,11 +216,11 @@ class Guest(abc.ABC):
         """Count the hints of each disk and check some of them.
 
         Takes half a second or so, in which QEMU takes no other command.
-        Fewer than pages are checked if storage is slow.
+        Fewer than pages are checked if storage is slow, and none of a
+        guest that is paused or migrated.
 
         :param pages: how many to check, of all disks, 1 to 4096
         :returns: tuple of statistics.DiskHints, of disks that have any
-        :raises QmpError: the guest is paused or is being migrated
         """
 
     @abc.abstractmethod

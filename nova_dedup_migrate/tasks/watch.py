@@ -8,8 +8,8 @@ import time
 from oslo_log import log as logging
 
 from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.planner import downtime_limit
 from nova_dedup_migrate.planner import replan
-from nova_dedup_migrate.planner import settle
 from nova_dedup_migrate.tasks import arm
 from nova_dedup_migrate.tasks import pause
 
@@ -116,10 +116,15 @@ class Watch:
         return self._interval
 
     def _observers(self, facts, plan):
-        if facts is None or plan is None or plan.strategy == 'stock':
+        if facts is None or plan is None:
             return ()
-        return (_Adapter(self._record, self._guest, facts, plan),
-                _Settler(self._record, self._guest, facts.options))
+        found = []
+        limit = downtime_limit.of_plan(facts.options, plan)
+        if limit is not None:
+            found.append(_LimitSetter(self._record, self._guest, limit))
+        if plan.strategy != 'stock':
+            found.append(_Adapter(self._record, self._guest, facts, plan))
+        return found
 
 
 class _Adapter:
@@ -152,21 +157,20 @@ class _Adapter:
             self._disarmed = True
 
 
-class _Settler:
-    """Allows the downtime that it takes, when rounds lead no further."""
+class _LimitSetter:
+    """Sets the downtime limit when rounds lead no further."""
 
-    def __init__(self, record, guest, options):
+    def __init__(self, record, guest, limit):
         self._record = record
         self._guest = guest
         self._started = time.monotonic()
         self._raised = False
-        self._settling = settle.Settling(options.downtime_ms,
-                                         options.downtime_steps)
+        self._limit = limit
 
     def __call__(self, now):
         if now.status != 'active':
             return
-        limit = self._settling.look(now.rounds, now.expected_downtime_ms,
+        limit = self._limit.look(now.rounds, now.expected_downtime_ms,
                                     time.monotonic() - self._started)
         if limit is None:
             return

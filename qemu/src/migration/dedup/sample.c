@@ -11,14 +11,16 @@
  *   count all hints, pick some of each disk
  *   start the readers --------------------> read, compare, count
  *   wait until they end, 0.5 s at most,       |
- *   or until the guest stops or a             |
- *   migration begins                          |
+ *   or until the guest is stopped or          |
+ *   migrated                                  |
  *   quit = true, return what was counted      ends after the read under way
  *
  * While a command waits, the monitor takes no other one.  So the command
  * never waits for storage: a read that hangs is left behind and frees what
  * it uses when it ends.  The reads go into a buffer that is no guest memory:
- * they make no hints.
+ * they make no hints.  A guest that is stopped or migrated has its hints
+ * counted and nothing else: its memory may not have arrived yet, its disks
+ * may be another QEMU's already.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -90,17 +92,10 @@ static void disk_leave(void *opaque)
     disk_unref(d);
 }
 
-static bool sample_allowed(Error **errp)
+static bool may_read(void)
 {
-    if (!runstate_is_running()) {
-        error_setg(errp, "Hints cannot be sampled: the guest is not running");
-        return false;
-    }
-    if (migration_is_running() || migration_in_incoming_postcopy()) {
-        error_setg(errp, "Hints cannot be sampled: a migration is running");
-        return false;
-    }
-    return true;
+    return runstate_is_running() && !migration_is_running() &&
+           !migration_in_incoming_postcopy();
 }
 
 /* What x-dedup-arm takes: the ID of the device or of the one it is part of */
@@ -209,7 +204,7 @@ static DedupRam *nth_ram(unsigned n)
 }
 
 /* Count and pick, with pauses: a large guest has millions of hints */
-static bool coroutine_fn all_hints(GPtrArray *disks, Error **errp)
+static void coroutine_fn all_hints(GPtrArray *disks)
 {
     for (unsigned n = 0;; n++) {
         uint64_t at = 0;
@@ -220,15 +215,12 @@ static bool coroutine_fn all_hints(GPtrArray *disks, Error **errp)
                 DedupRam *dr = nth_ram(n);
 
                 if (!dr) {
-                    return true;
+                    return;
                 }
                 more = ram_turn(disks, dr, &at);
             }
             if (more) {
                 qemu_co_sleep_ns(QEMU_CLOCK_REALTIME, TURN_NS);
-                if (!sample_allowed(errp)) {
-                    return false;
-                }
             }
         }
     }
@@ -362,23 +354,15 @@ qmp_x_dedup_sample_hints(bool has_pages, uint32_t pages, Error **errp)
                    PAGES_MAX);
         return NULL;
     }
-    if (!sample_allowed(errp)) {
-        return NULL;
-    }
     disks = all_disks(pages);
-    if (!all_hints(disks, errp)) {
-        return NULL;
-    }
-    for (unsigned i = 0; i < disks->len; i++) {
+    all_hints(disks);
+    for (unsigned i = 0; i < disks->len && may_read(); i++) {
         disk_start(g_ptr_array_index(disks, i));
     }
     deadline = qemu_clock_get_ns(QEMU_CLOCK_REALTIME) + READ_NS;
-    while (readers_busy(disks) &&
+    while (may_read() && readers_busy(disks) &&
            qemu_clock_get_ns(QEMU_CLOCK_REALTIME) < deadline) {
         qemu_co_sleep_ns(QEMU_CLOCK_REALTIME, POLL_NS);
-        if (!sample_allowed(errp)) {
-            return NULL;
-        }
     }
     return result(disks);
 }
