@@ -24,7 +24,8 @@ class PeersTest(base.TestCase):
             peers.Peers(PORTS, networks).resolve('compute2', made)
 
     def test_accepted(self):
-        for address in ('192.0.2.7', '10.1.2.3', '2001:db8::7'):
+        for address in ('192.0.2.7', '10.1.2.3', '2001:db8::7',
+                        '::ffff:192.0.2.7'):
             family, found = peers.Peers(PORTS).resolve('compute2',
                                                        offer(address))
             self.assertEqual((address, 49152), found[:2])
