@@ -324,6 +324,27 @@ class LibvirtOnlyTest(suites.Suite, LibvirtCase):
             lambda: not any(agent.is_busy() for agent in agents),
             'neither is busy')
 
+    def test_agent_during_post_copy(self):
+        """From the switch on the guest is at its destination."""
+        agents = [local.LocalLibvirt(daemon.uri, lambda *event: None)
+                  for daemon in _daemons]
+        for agent in agents:
+            self.addCleanup(agent.stop)
+        source = self.started()
+        destination = self.make('destination')
+        migration = source.migrate(destination, options.MigrationOptions(
+            max_bandwidth=1 << 20, max_postcopy_bandwidth=4 << 20,
+            postcopy=True))
+        migration.start_postcopy()
+        self.assertEqual(
+            [('none', 'paused (postcopy)'), ('here', 'running (postcopy)')],
+            [(found.state, found.reason) for found in (
+                agent.guest(source.uuid) for agent in agents)])
+        migration.set_rate(None)
+        migration.wait(60)
+        self.assertEqual(['none', 'here'], [
+            agent.guest(source.uuid).state for agent in agents])
+
     def test_early_exit_tells_why(self):
         guest = self.make('guest', extra_args=('-no-such-option',))
         error = self.assertRaises(errors.GuestExited, guest.start)
