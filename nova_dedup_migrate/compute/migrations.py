@@ -33,7 +33,6 @@ from nova_dedup_migrate.compute import strategy
 from nova_dedup_migrate.compute import waiting
 from nova_dedup_migrate.conf import dedup_migrate as options
 from nova_dedup_migrate.flows import live_migration
-from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.hypervisor import tracking
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.operations import session as compute_session
@@ -404,21 +403,9 @@ class LiveMigrations:
             collect_incoming=functools.partial(
                 self._agents.incoming, context, operation.destination,
                 instance.uuid, operation.migration_uuid),
-            reason_for_stock=self._reason_for_stock(operation, guest),
+            reason_for_stock=facts_collector.obstacle(
+                self._conf, operation.strategy, operation.strategy_source,
+                lambda: guest),
             asker=page_cache.asker(self._conf, guest),
             list_limit=self._conf.page_cache_time,
             interval=self._conf.watch_interval)
-
-    @staticmethod
-    def _reason_for_stock(operation: operations.Operation,
-                          guest: guests.InstanceGuest) -> str:
-        """Return why no facts are needed, '' if they are."""
-        if operation.strategy == 'off':
-            return 'switched off by %s' % operation.strategy_source
-        try:
-            if guest.is_patched():
-                return ''
-        except hypervisor_errors.HypervisorError as error:
-            return 'the QEMU of the instance does not answer: %s' % error
-        return ('the QEMU of the instance cannot leave out pages; restart '
-                'the instance with the patched QEMU')

@@ -14,9 +14,9 @@ from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import progress as hypervisor_progress
 from nova_dedup_migrate.operations import operation as operations
+from nova_dedup_migrate.planner import downtime_limit
 from nova_dedup_migrate.planner import plan as planner_plan
 from nova_dedup_migrate.planner import replan
-from nova_dedup_migrate.planner import settle
 from nova_dedup_migrate.reports import report
 from nova_dedup_migrate.tasks import downtime
 from nova_dedup_migrate.tasks import refresh as refreshing
@@ -127,11 +127,16 @@ class Watch:
             return min(self._interval, max(left / 4, _ENDING_INTERVAL_S))
         return self._interval
 
-    def _observers(self) -> tuple[Callable[[_Progress], None], ...]:
-        if self._operation.facts is None or self._operation.plan is None:
-            return ()
-        return (_Replanner(self._operation, self._guest),
-                _DowntimeLimit(self._operation, self._guest))
+    def _observers(self) -> list[Callable[[_Progress], None]]:
+        facts, plan = self._operation.facts, self._operation.plan
+        if facts is None or plan is None:
+            return []
+        found: list[Callable[[_Progress], None]] = [
+            _Replanner(self._operation, self._guest)]
+        limit = downtime_limit.of_plan(facts.options, plan)
+        if limit is not None:
+            found.append(_LimitSetter(self._operation, self._guest, limit))
+        return found
 
 
 class _Replanner:
@@ -167,18 +172,17 @@ class _Replanner:
             self._operation.undone(operations.UNDO_ARM)
 
 
-class _DowntimeLimit:
-    """Raises the downtime limit when rounds no longer leave less."""
+class _LimitSetter:
+    """Sets the downtime limit when rounds no longer leave less."""
 
     def __init__(self, operation: operations.Operation,
-                 guest: hypervisor.Guest) -> None:
+                 guest: hypervisor.Guest,
+                 limit: downtime_limit.DowntimeLimit) -> None:
         self._operation = operation
         self._guest = guest
         self._started = time.monotonic()
         self._raised = False
-        options = operation.facts.options
-        self._limit = settle.Settling(options.downtime_ms,
-                                      options.downtime_steps)
+        self._limit = limit
 
     def __call__(self, now: _Progress) -> None:
         if now.status != 'active':

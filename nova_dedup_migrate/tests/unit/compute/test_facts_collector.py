@@ -10,7 +10,6 @@ from nova.virt.libvirt import driver as libvirt_driver
 from nova.virt.libvirt import host as libvirt_host
 from oslo_config import fixture as config_fixture
 
-from nova_dedup_migrate.agent.identity import challenge
 from nova_dedup_migrate.compute import disks
 from nova_dedup_migrate.compute import gathering
 from nova_dedup_migrate.conf import dedup_migrate as options
@@ -18,6 +17,7 @@ from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.hypervisor import libvirt as hypervisor
 from nova_dedup_migrate.hypervisor import sampling
 from nova_dedup_migrate.hypervisor import statistics
+from nova_dedup_migrate.identity import challenge
 from nova_dedup_migrate.planner import facts
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import errors

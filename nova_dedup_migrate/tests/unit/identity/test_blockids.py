@@ -4,7 +4,7 @@
 import os
 from unittest import mock
 
-from nova_dedup_migrate.agent.identity import blockids
+from nova_dedup_migrate.identity import blockids
 from nova_dedup_migrate.tests import base
 
 DEVICE = os.makedev(8, 16)

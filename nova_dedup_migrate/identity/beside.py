@@ -17,7 +17,7 @@ import secrets
 import stat
 import time
 
-from nova_dedup_migrate.agent import paths
+from nova_dedup_migrate.images import paths
 
 PREFIX = '.dedup-migrate-'
 #: Seconds after which a challenge is somebody's litter.

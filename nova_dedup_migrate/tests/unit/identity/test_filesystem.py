@@ -4,7 +4,7 @@
 import os
 from unittest import mock
 
-from nova_dedup_migrate.agent.identity import filesystem
+from nova_dedup_migrate.identity import filesystem
 from nova_dedup_migrate.tests import base
 
 MOUNTS = '''\

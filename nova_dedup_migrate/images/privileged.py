@@ -4,15 +4,17 @@
 from oslo_privsep import capabilities
 from oslo_privsep import priv_context
 
-from nova_dedup_migrate.agent import operations
+from nova_dedup_migrate.images import operations
+
+#: To open for reading what belongs to somebody else; nothing here opens
+#: anything for writing.
+CAPABILITIES = (capabilities.CAP_DAC_READ_SEARCH,)
 
 context = priv_context.PrivContext(
-    'nova_dedup_migrate.agent',
+    'nova_dedup_migrate.images',
     cfg_section='dedup_migrate_privileged',
     pypath=__name__ + '.context',
-    # To open for reading what belongs to somebody else; nothing here
-    # opens anything for writing.
-    capabilities=[capabilities.CAP_DAC_READ_SEARCH],
+    capabilities=CAPABILITIES,
     timeout=60.0,
 )
 

@@ -3,16 +3,16 @@
 
 Images belong to the user QEMU runs as, which need not be ours.  Each
 function here opens its image itself and takes and returns plain values,
-so that agent.access can call it in this process or in the privileged
+so that images.access can call it in this process or in the privileged
 one.
 
 roots is as for paths.open_file.
 """
 
-from nova_dedup_migrate.agent import locks
-from nova_dedup_migrate.agent import paths
-from nova_dedup_migrate.agent import rates
-from nova_dedup_migrate.agent import samples
+from nova_dedup_migrate.images import locks
+from nova_dedup_migrate.images import paths
+from nova_dedup_migrate.images import rates
+from nova_dedup_migrate.images import samples
 
 
 def hold_lock(path, roots, offset):

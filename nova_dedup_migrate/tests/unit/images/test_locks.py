@@ -6,7 +6,7 @@ import os
 import struct
 from unittest import mock
 
-from nova_dedup_migrate.agent import locks
+from nova_dedup_migrate.images import locks
 from nova_dedup_migrate.tests import base
 
 

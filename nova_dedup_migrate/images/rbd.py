@@ -11,7 +11,7 @@ import functools
 import importlib
 import random
 
-from nova_dedup_migrate.agent import rates
+from nova_dedup_migrate.images import rates
 
 #: Seconds for anything the cluster is asked.
 TIMEOUT = 5

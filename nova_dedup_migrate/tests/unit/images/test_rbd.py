@@ -4,7 +4,7 @@
 import types
 from unittest import mock
 
-from nova_dedup_migrate.agent import rbd
+from nova_dedup_migrate.images import rbd
 from nova_dedup_migrate.tests import base
 
 MIB = 1 << 20

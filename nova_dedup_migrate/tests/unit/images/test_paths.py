@@ -6,7 +6,7 @@ import socket
 import threading
 from unittest import mock
 
-from nova_dedup_migrate.agent import paths
+from nova_dedup_migrate.images import paths
 from nova_dedup_migrate.tests import base
 
 

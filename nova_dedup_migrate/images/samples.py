@@ -10,7 +10,7 @@ blocks and 48 at offsets that the key decides.
 
 import hashlib
 
-from nova_dedup_migrate.agent import direct
+from nova_dedup_migrate.images import direct
 
 _HEADER = 16
 _SPREAD = 48

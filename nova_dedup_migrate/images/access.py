@@ -14,8 +14,8 @@ import time
 from oslo_privsep import comm
 from oslo_privsep import daemon
 
-from nova_dedup_migrate.agent import operations
-from nova_dedup_migrate.agent import privileged
+from nova_dedup_migrate.images import operations
+from nova_dedup_migrate.images import privileged
 
 LOG = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 
 import os
 
-from nova_dedup_migrate.agent import samples
+from nova_dedup_migrate.images import samples
 from nova_dedup_migrate.tests import base
 
 KEY = '5a' * 32

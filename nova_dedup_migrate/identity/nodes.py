@@ -4,7 +4,7 @@
 import binascii
 import dataclasses
 
-from nova_dedup_migrate.agent import rbd
+from nova_dedup_migrate.images import rbd
 
 
 @dataclasses.dataclass(frozen=True)

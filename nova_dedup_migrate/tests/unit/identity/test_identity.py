@@ -10,15 +10,15 @@ import threading
 from unittest import mock
 
 from nova_dedup_migrate import deadline
-from nova_dedup_migrate.agent import access
-from nova_dedup_migrate.agent import hanging
-from nova_dedup_migrate.agent import rbd
-from nova_dedup_migrate.agent.identity import answer
-from nova_dedup_migrate.agent.identity import beside
-from nova_dedup_migrate.agent.identity import blockids
-from nova_dedup_migrate.agent.identity import challenge
-from nova_dedup_migrate.agent.identity import filesystem
-from nova_dedup_migrate.agent.identity import nodes
+from nova_dedup_migrate.identity import answer
+from nova_dedup_migrate.identity import beside
+from nova_dedup_migrate.identity import blockids
+from nova_dedup_migrate.identity import challenge
+from nova_dedup_migrate.identity import filesystem
+from nova_dedup_migrate.identity import nodes
+from nova_dedup_migrate.images import access
+from nova_dedup_migrate.images import hanging
+from nova_dedup_migrate.images import rbd
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.tests import base
 
@@ -357,9 +357,11 @@ class SourceTest(IdentityTest):
 
     def test_too_much_hangs(self):
         self.patch(hanging.STORAGE, 'run',
-                   side_effect=deadline.Late('many'))
+                   side_effect=deadline.Late(what='storage',
+                                             seconds=5.0))
         with challenge.challenge([nodes.Disk('vda', (self.file(),))]) as made:
-            self.assertIn('many', made.disks[0].chain[0].note)
+            self.assertIn('storage did not answer',
+                          made.disks[0].chain[0].note)
 
 
 class HostileTest(IdentityTest):

@@ -21,12 +21,12 @@ rbd         cluster, pool and the image's ID agree
 import os
 import stat
 
-from nova_dedup_migrate.agent import access
-from nova_dedup_migrate.agent import paths
-from nova_dedup_migrate.agent import rbd
-from nova_dedup_migrate.agent.identity import beside
-from nova_dedup_migrate.agent.identity import blockids
-from nova_dedup_migrate.agent.identity import filesystem
+from nova_dedup_migrate.identity import beside
+from nova_dedup_migrate.identity import blockids
+from nova_dedup_migrate.identity import filesystem
+from nova_dedup_migrate.images import access
+from nova_dedup_migrate.images import paths
+from nova_dedup_migrate.images import rbd
 from nova_dedup_migrate.rpc import objects
 
 

@@ -3,8 +3,8 @@
 
 import os
 
-from nova_dedup_migrate.agent import paths
-from nova_dedup_migrate.agent.identity import beside
+from nova_dedup_migrate.identity import beside
+from nova_dedup_migrate.images import paths
 from nova_dedup_migrate.tests import base
 
 

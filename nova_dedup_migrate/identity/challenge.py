@@ -9,18 +9,21 @@ import stat
 import threading
 
 from nova_dedup_migrate import deadline
-from nova_dedup_migrate.agent import access
-from nova_dedup_migrate.agent import hanging
-from nova_dedup_migrate.agent import locks
-from nova_dedup_migrate.agent import paths
-from nova_dedup_migrate.agent import rbd
-from nova_dedup_migrate.agent.identity import beside
-from nova_dedup_migrate.agent.identity import blockids
-from nova_dedup_migrate.agent.identity import filesystem
-from nova_dedup_migrate.agent.identity import nodes
+from nova_dedup_migrate.identity import beside
+from nova_dedup_migrate.identity import blockids
+from nova_dedup_migrate.identity import filesystem
+from nova_dedup_migrate.identity import nodes
+from nova_dedup_migrate.images import access
+from nova_dedup_migrate.images import hanging
+from nova_dedup_migrate.images import locks
+from nova_dedup_migrate.images import paths
+from nova_dedup_migrate.images import rbd
 from nova_dedup_migrate.rpc import objects
 
 LOG = logging.getLogger(__name__)
+
+#: Seconds a migration waits until its locks and files are gone.
+WITHDRAW = 3.0
 
 
 class Challenge:
@@ -83,7 +86,7 @@ class _Worker:
             self._closed = True
             stack = self._stack.pop_all()
         try:
-            hanging.STORAGE.run(10.0, stack.close)
+            hanging.STORAGE.run(WITHDRAW, stack.close)
         except (deadline.Late, OSError) as error:
             LOG.warning('A challenge could not be withdrawn: %s', error)
 

@@ -12,7 +12,7 @@ import random
 import threading
 import time
 
-from nova_dedup_migrate.agent import direct
+from nova_dedup_migrate.images import direct
 
 #: Bytes a request.
 REQUEST = 1 << 20

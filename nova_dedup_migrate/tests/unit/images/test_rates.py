@@ -5,7 +5,7 @@ import os
 import threading
 from unittest import mock
 
-from nova_dedup_migrate.agent import rates
+from nova_dedup_migrate.images import rates
 from nova_dedup_migrate.tests import base
 
 MIB = 1 << 20

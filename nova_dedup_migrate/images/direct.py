@@ -6,7 +6,7 @@ import errno
 import mmap
 import os
 
-from nova_dedup_migrate.agent import paths
+from nova_dedup_migrate.images import paths
 
 #: Good for every disk there is, and a page.
 BLOCK = 4096
