@@ -9,7 +9,7 @@ from nova.virt.libvirt import driver as libvirt_driver
 from oslo_config import fixture as config_fixture
 import oslo_messaging
 
-from nova_dedup_migrate.compute import gathering
+from nova_dedup_migrate.compute import facts_collector
 from nova_dedup_migrate.compute import guests
 from nova_dedup_migrate.compute import journal
 from nova_dedup_migrate.compute import overdue
@@ -226,7 +226,7 @@ class MigrateTest(ServiceCase):
         self.open_guest = self.replace(guests, 'open_guest')
         self.replace(transport, 'get_transport')
         self.agents = self.replace(api, 'AgentAPI').return_value
-        self.replace(gathering, 'Gatherer')
+        self.replace(facts_collector, 'FactsCollector')
         self.operate = mock.Mock(spec=[])
         self.data = objects.LibvirtLiveMigrateData(
             migration=objects.Migration(uuid=MIGRATION))
