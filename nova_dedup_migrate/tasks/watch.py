@@ -171,14 +171,14 @@ class _LimitSetter:
         if now.status != 'active':
             return
         limit = self._limit.look(now.rounds, now.expected_downtime_ms,
-                                    time.monotonic() - self._started)
+                                 time.monotonic() - self._started)
         if limit is None:
             return
-        # Where Nova's steps lower it, it is raised again and again.
+        # If Nova's steps lower it, it is raised again and again.
         LOG.log(logging.DEBUG if self._raised else logging.INFO,
-                'Live migration %(migration)s: after %(rounds)d rounds the '
-                'guest writes to as much memory as before; it may be '
-                'stopped for %(limit)d ms',
+                'Live migration %(migration)s: rounds no longer leave less '
+                'to send (round %(rounds)d). The downtime limit is now '
+                '%(limit)d ms',
                 {'migration': self._record.migration_uuid,
                  'rounds': now.rounds, 'limit': limit})
         self._raised = True
