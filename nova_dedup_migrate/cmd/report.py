@@ -147,7 +147,8 @@ def _plan(report):
     return '\n'.join(report.plan.explanation + (
         'Predicted time: ' + units.band(expected.time, units.duration),
         'Predicted bytes: ' + units.band(expected.bytes, units.size),
-        'Predicted pause: ' + units.band(expected.downtime, units.pause)))
+        'Predicted downtime: ' + units.band(expected.downtime,
+                                            units.milliseconds)))
 
 
 def _paths(paths, form):

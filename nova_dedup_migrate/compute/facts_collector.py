@@ -24,11 +24,11 @@ import nova.conf
 from nova.virt.libvirt import migration as libvirt_migration
 from oslo_log import log as logging
 
-from nova_dedup_migrate.identity import challenge
-from nova_dedup_migrate.identity import nodes
 from nova_dedup_migrate.compute import disks as domain_disks
 from nova_dedup_migrate.hypervisor import decode
 from nova_dedup_migrate.hypervisor import survey
+from nova_dedup_migrate.identity import challenge
+from nova_dedup_migrate.identity import nodes
 from nova_dedup_migrate.planner import facts
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects
@@ -79,9 +79,8 @@ class FactsCollector:
     :param instance: nova.objects.Instance
     :param migrate_data: nova.objects.LibvirtLiveMigrateData
     :param operation: operations.operation.Operation
-    :param link_rate: callable(context, destination, whether it may be
-        measured now) -> bytes/s or None; for when the agent of the source
-        has no rate
+    :param link_rate: callable(destination) -> bytes/s of an earlier
+        migration or None; for when the agent of the source has no rate
     """
 
     def __init__(self, driver, agents, guest, instance, migrate_data,
@@ -105,7 +104,7 @@ class FactsCollector:
             surveyed = pool.submit(self._surveyed, context)
             guest = pool.submit(self._figures, surveyed)
             absent = self._absent(context)
-            link = pool.submit(self._link, context, surveyed, not absent)
+            link = pool.submit(self._link, surveyed)
             destination, reply = self._destination(context, absent, domain)
             figures = guest.result()
             answers = ({} if reply is None else
@@ -278,19 +277,17 @@ class FactsCollector:
 
     # The link
 
-    def _link(self, context, surveyed, present):
+    def _link(self, surveyed):
         """Return facts.Link.
 
         :param surveyed: Future of _surveyed()
-        :param present: whether the destination's agent answers
         """
         bandwidth = CONF.libvirt.live_migration_bandwidth
         limit = CONF.dedup_migrate.link_bandwidth
         reply = surveyed.result()
         rate = reply.link_rate if reply is not None else None
         if not rate:
-            rate = self._link_rate(context, self._operation.destination,
-                                   present)
+            rate = self._link_rate(self._operation.destination)
         return facts.Link(configured=float(bandwidth * _MIB) or None,
                           measured=rate, host_limit=limit * 1e6 or None)
 

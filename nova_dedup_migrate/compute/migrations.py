@@ -42,7 +42,6 @@ from nova_dedup_migrate.recovery import owners as ownership
 from nova_dedup_migrate.reports import links
 from nova_dedup_migrate.reports import notify
 from nova_dedup_migrate.rpc import api
-from nova_dedup_migrate.rpc import transport
 
 CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
@@ -84,8 +83,7 @@ class LiveMigrations:
     def _agents(self) -> api.AgentAPI:
         # not before the first migration: a bus that is down must not
         # keep nova-compute from starting
-        return api.AgentAPI(transport.get_transport(CONF),
-                            self._conf.rpc_timeout)
+        return api.AgentAPI.from_conf(CONF)
 
     @functools.cached_property
     def _store(self) -> store.OperationStore:
