@@ -112,7 +112,7 @@ def _list(
     found = guest.list(f'--method {method} --time 300000')
     if found.method != METHODS[method]:
         raise GuestError(f'listed another way: {found.skipped}')
-    verdict = guest.verify(found, folder, before)
+    compared = guest.verify(found, folder, before)
     guest.guest.cont()
     numbers = found.numbers
     return Listed(
@@ -124,8 +124,8 @@ def _list(
         extents=len(found.extents),
         memory=numbers['memory'],
         read=numbers['disk_bytes'],
-        coverage=verdict.coverage,
-        wrong=len(verdict.wrong),
+        coverage=compared.coverage,
+        wrong=len(compared.wrong),
     )
 
 

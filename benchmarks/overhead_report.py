@@ -30,7 +30,7 @@ def _estimates(case) -> dict:
     return result
 
 
-def verdict(found: dict) -> str:
+def outcome(found: dict) -> str:
     """Whether the rate is at most THROUGHPUT lower: yes, no, or that the
     pairs lie too far apart to tell."""
     floor = 1 - THROUGHPUT
@@ -54,7 +54,7 @@ def build(cases: list, command: str) -> dict:
                 'name': case.name,
                 'rate_off': off.median,
                 **found,
-                'verdict': verdict(found['rate_ratio']),
+                'outcome': outcome(found['rate_ratio']),
                 'map': case.map,
             }
         )
@@ -93,7 +93,7 @@ def tables(report: dict) -> str:
             entry['name'],
             _off(entry),
             _show(entry['rate_ratio'], 3),
-            entry['verdict'],
+            entry['outcome'],
             _show(entry['cost_ratio'], 3),
             _show(entry['ns_per_page'], 0),
         ]

@@ -14,16 +14,16 @@ import shutil
 import sys
 
 from benchmarks import binaries
-from benchmarks import campaign
 from benchmarks import cells
 from benchmarks import measure
 from benchmarks import publish
 from benchmarks import run
+from benchmarks import runner
 from benchmarks import summary
-from benchmarks.campaign import Task
 from benchmarks.guest import disk
 from benchmarks.guest import image
 from benchmarks.guest.errors import GuestError
+from benchmarks.runner import Task
 from nova_dedup_migrate.hypervisor import errors
 
 _QUIET_S = 600.0
@@ -36,7 +36,7 @@ def chosen_cells(given) -> list[cells.Cell]:
     groups = given.groups.split(',')
     if unknown := set(groups) - set(cells.GROUPS):
         raise ValueError(f'there is no group {", ".join(sorted(unknown))}')
-    wanted = campaign.pattern('--only', given.only)
+    wanted = runner.pattern('--only', given.only)
     every = cells.quick() if given.quick else cells.full(given.memory)
     found = [
         cell
@@ -50,7 +50,7 @@ def chosen_cells(given) -> list[cells.Cell]:
     return found
 
 
-class SharedStorage(campaign.Campaign):
+class SharedStorage(runner.Bench):
 
     name = 'shared-storage'
     about = __doc__
@@ -165,7 +165,7 @@ def _kind(task: Task) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return campaign.main(SharedStorage(), arguments)
+    return runner.main(SharedStorage(), arguments)
 
 
 if __name__ == '__main__':

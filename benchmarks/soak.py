@@ -94,12 +94,12 @@ def one(seed: int, arguments: argparse.Namespace, tools: dict) -> dict:
 
 def line(number: int, report: dict) -> str:
     hops = ' '.join(soak_run.words(hop) for hop in report.get('hops', ()))
-    verdict = report.get('problem')
+    problem = report.get('problem')
     return '%4d seed=%d %5.1f s %s [%s] %s' % (
         number,
         report['seed'],
         report['seconds'],
-        'FAILED ' + verdict if verdict else 'ok',
+        'FAILED ' + problem if problem else 'ok',
         soak_case.words(report['case']),
         hops,
     )

@@ -14,8 +14,8 @@ from lab import check
 from lab import client
 from lab import cloud as clouds
 from lab import demonstration
-from lab import endurance
 from lab import errors
+from lab import fault_campaign
 from lab import guest
 from lab import instances
 from lab import settings
@@ -63,11 +63,12 @@ def _parser():
     one.add_argument('--only', default=('*',), metavar='FAULT,...',
                      type=lambda text: tuple(text.split(',')),
                      help='of %s; they may have * (default: all)' % ', '.join(
-                         endurance.NAMES))
-    one.add_argument('--moments', default=','.join(endurance.USUAL),
-                     type=_some_of(endurance.MOMENTS), metavar='MOMENT,...',
+                         fault_campaign.NAMES))
+    one.add_argument('--moments', default=','.join(fault_campaign.USUAL),
+                     type=_some_of(fault_campaign.MOMENTS),
+                     metavar='MOMENT,...',
                      help='of %s (default: %%(default)s)' % ', '.join(
-                         endurance.MOMENTS))
+                         fault_campaign.MOMENTS))
     one.add_argument('--repeat', type=int, default=1,
                      help='times (default: %(default)s)')
     one.add_argument('--fresh', action='store_true',
@@ -248,12 +249,12 @@ def _migrate(args):
 
 def _faults(args):
     cloud = clouds.Cloud.load(args.name, args.folder)
-    ledger = endurance.ledger(cloud)
+    ledger = fault_campaign.ledger(cloud)
     if args.fresh:
         ledger.clear()
-    wanted = endurance.pairs(args.only, args.moments, cloud.settings)
+    wanted = fault_campaign.pairs(args.only, args.moments, cloud.settings)
     try:
-        endurance.Endurance(
+        fault_campaign.FaultCampaign(
             cloud, instances.Disks.of(cloud.settings, args.disk,
                                       args.second_disk),
             steps.Progress()).run(ledger.missing(wanted, args.repeat))

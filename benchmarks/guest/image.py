@@ -20,7 +20,7 @@ from benchmarks.guest.errors import GuestError
 from benchmarks.guest.errors import run
 
 SOURCE = Path(__file__).parent / 'src'
-LISTER = Path(__file__).parents[2] / 'guest'
+LISTER = Path(__file__).parents[2] / 'lister'
 
 _PROGRAM = (
     'main.c',

@@ -11,14 +11,14 @@ import re
 import sys
 
 from benchmarks import binaries
-from benchmarks import campaign
-from benchmarks.campaign import Task
+from benchmarks import runner
 from benchmarks.guest.errors import GuestError
 from benchmarks.page_cache import cells
 from benchmarks.page_cache import guests
 from benchmarks.page_cache import publish
 from benchmarks.page_cache import summary
 from benchmarks.page_cache import trial
+from benchmarks.runner import Task
 from lab import client
 from lab import cloud as clouds
 from lab import errors
@@ -30,8 +30,8 @@ from lab import up
 
 def chosen_cells(given) -> list[cells.Cell]:
     """The cells that are asked for; ValueError says what is wrong."""
-    wanted = campaign.pattern('--only', given.only)
-    variants = campaign.pattern('--variants', given.variants)
+    wanted = runner.pattern('--only', given.only)
+    variants = runner.pattern('--variants', given.variants)
     every = cells.quick() if given.quick else cells.full()
     return [
         dataclasses.replace(cell, variants=chosen)
@@ -41,7 +41,7 @@ def chosen_cells(given) -> list[cells.Cell]:
     ]
 
 
-class PageCache(campaign.Campaign):
+class PageCache(runner.Bench):
     """A guest stays for all runs of its workload and variant, and goes when
     another workload begins.
     """
@@ -149,7 +149,7 @@ class PageCache(campaign.Campaign):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return campaign.main(PageCache(), arguments)
+    return runner.main(PageCache(), arguments)
 
 
 if __name__ == '__main__':

@@ -28,7 +28,7 @@ _LISTER = ['guest', 'Mbit/s', 'migration', 's/GB', 'processor, s/GB',
            'listed', '<= 0.25', '>= 0.95']
 
 
-def _verdict(outcome: dict | None) -> str:
+def _goal_text(outcome: dict | None) -> str:
     if outcome is None:
         return _MISSING
     return 'yes' if outcome['reached'] else 'no'
@@ -55,7 +55,7 @@ def _row(cell: dict, name: str, variant: dict) -> list[str]:
         rst.show(compared.get('memory_ratio'), 2),
         rst.show(variant['disk_bytes'], 0, 1e-6),
         rst.show(variant['downtime_ms'], 0), rst.show(variant['recovery'], 2),
-        _verdict(goals.get('never slower')), _verdict(goals.get('no dip')),
+        _goal_text(goals.get('never slower')), _goal_text(goals.get('no dip')),
         _published(cell, name)]
 
 
@@ -75,7 +75,8 @@ def lister_table(report: dict) -> str:
          rst.show(variant['lister_s_per_gb'], 3),
          rst.show(variant['lister_cpu_s_per_gb'], 3),
          rst.show(variant['coverage'], 3),
-         _verdict(goals.get('lister time')), _verdict(goals.get('coverage'))]
+         _goal_text(goals.get('lister time')),
+         _goal_text(goals.get('coverage'))]
         for cell in report['cells']
         for name, variant in cell['variants'].items()
         if variant['coverage']

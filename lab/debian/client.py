@@ -99,7 +99,7 @@ class Window:
 
 
 @dataclasses.dataclass(frozen=True)
-class Verdict:
+class Verification:
     """What was verified.
 
     :ivar bytes: files: all of their contents; db: of the relations
@@ -244,11 +244,11 @@ class DebianGuest:
             files has the content it was made with.  db: the sums over
             accounts, tellers, branches and history agree, and so do the
             checksums of the pages read; while no load runs
-        :returns: Verdict
+        :returns: Verification
         """
         _choice(what, VERIFIED)
         reply = self._order('verify ' + what, timeout)
-        return Verdict(int(reply['bytes']), int(reply['errors']),
+        return Verification(int(reply['bytes']), int(reply['errors']),
                        str(reply.get('error', '')))
 
     def poweroff(self):

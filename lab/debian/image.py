@@ -30,7 +30,7 @@ SCALE = 20
 SEED = 1
 
 _HERE = Path(__file__).parent
-_LISTER = _HERE.parents[1] / 'guest'
+_LISTER = _HERE.parents[1] / 'lister'
 _PAGES = client.FILE_BYTES // 4096
 #: Sources of the program that takes orders.
 PROGRAM = [*sorted((_HERE / 'guest').glob('*.c')), SOURCE / 'ports.c']

@@ -28,8 +28,8 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds libvirt has to start the destination's QEMU and to connect.
 _BEGIN_S = 120.0
-#: Seconds from the end of the source's QEMU to libvirt's verdict.
-_VERDICT_S = 60.0
+#: Seconds from the end of the source's QEMU to what libvirt reports.
+_OUTCOME_S = 60.0
 #: Seconds from the end of the source's QEMU until libvirt at the
 #: destination knows that all is there.
 _ARRIVAL_S = 10.0
@@ -160,7 +160,7 @@ class LibvirtMigration(polling.PolledMigration):
                 errors.HypervisorUnavailable) as error:
             # the call ends as well, but maybe not in the same moment
             try:
-                self._verdict(_VERDICT_S)
+                self._outcome(_OUTCOME_S)
             except errors.WaitTimeout:
                 raise errors.MigrationFailed(
                     name=self._source.name, status='source lost',
@@ -170,7 +170,7 @@ class LibvirtMigration(polling.PolledMigration):
             self._with_eta(now),
             status=_UNDECIDED.get(now.status, now.status))
 
-    def _verdict(self, timeout):
+    def _outcome(self, timeout):
         """Wait until libvirt knows how it ended."""
         try:
             self._call.exception(timeout)
@@ -305,7 +305,7 @@ class LibvirtMigration(polling.PolledMigration):
             self._domain.abortJobFlags(
                 libvirt.VIR_DOMAIN_ABORT_JOB_POSTCOPY)
         self._wait_interrupted(guests, marks, timeout)
-        self._verdict(timeout)
+        self._outcome(timeout)
 
     def recover(self, timeout=60.0):
         self._run(libvirt_options.flags(self._options, self._source.unsafe)

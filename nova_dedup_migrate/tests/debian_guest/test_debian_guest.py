@@ -55,11 +55,11 @@ class DebianGuestTest(base.TestCase):
         self.eventually(self.rig.lister_waits, 'a lister at the port', 300)
 
     def right(self, what):
-        verdict = self.rig.talk.verify(what)
-        self.assertEqual((0, ''), (verdict.errors, verdict.error))
+        verified = self.rig.talk.verify(what)
+        self.assertEqual((0, ''), (verified.errors, verified.error))
         if what == 'files':
-            self.assertEqual(WEB_BYTES, verdict.bytes)
-        return verdict
+            self.assertEqual(WEB_BYTES, verified.bytes)
+        return verified
 
     def loaded(self, load, seconds, **given):
         """Load a server, return what it did in some seconds."""
@@ -102,17 +102,17 @@ class DebianGuestTest(base.TestCase):
         self.asked_by_agent()
         found = self.rig.list()
         flags = self.rig.page_flags()
-        verdict = self.rig.verify(found, self.folder, flags)
+        compared = self.rig.verify(found, self.folder, flags)
         self.say('listed %d pages in %.2f s, coverage %.2f %%, %d of %d '
                  'differ from the disk', found.pages,
-                 found.numbers['us'] / 1e6, 100 * verdict.coverage,
-                 len(verdict.wrong), verdict.right + len(verdict.wrong))
-        self.assertGreaterEqual(verdict.coverage, 0.95)
+                 found.numbers['us'] / 1e6, 100 * compared.coverage,
+                 len(compared.wrong), compared.right + len(compared.wrong))
+        self.assertGreaterEqual(compared.coverage, 0.95)
         # the guest runs while it lists, and some pages change
-        self.assertLess(len(verdict.wrong), 0.001 * verdict.right)
-        self.assertGreaterEqual(verdict.right, WEB_BYTES // 4096)
+        self.assertLess(len(compared.wrong), 0.001 * compared.right)
+        self.assertGreaterEqual(compared.right, WEB_BYTES // 4096)
         rest = pageflags.rest(self.rig.memory(self.folder), flags,
-                              verdict.listed)
+                              compared.listed)
         self.say('left to be sent, %.0f MB: %s', rest.total() / 1e6,
                  ', '.join('%s %.1f' % (name, size / 1e6)
                            for name, size in rest.most_common()))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test guest itself: whoever trusts its verdict needs it to be one."""
+"""The test guest itself: its checks have to find what is wrong."""
 
 from benchmarks import binaries
 from benchmarks.guest import channel

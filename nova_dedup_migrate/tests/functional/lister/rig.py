@@ -21,7 +21,7 @@ PAGE = pageflags.PAGE
 
 
 @dataclasses.dataclass
-class Verdict:
+class Comparison:
     """What a listing is worth, in pages.
 
     :ivar right: pages whose memory and disk hold the same bytes
@@ -170,7 +170,7 @@ class Guest:
         clean = {page for page in clean
                  if any(memory[page * PAGE - self.memory_at:
                                (page + 1) * PAGE - self.memory_at])}
-        return Verdict(right, wrong, unwritten, clean, listed)
+        return Comparison(right, wrong, unwritten, clean, listed)
 
 
 def make_disk(path, mib, kind, *options):

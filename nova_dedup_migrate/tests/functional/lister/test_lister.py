@@ -59,12 +59,12 @@ class ListerCase(base.TestCase):
         guest.start()
         return guest
 
-    def assert_right(self, found, verdict, wrong=0):
-        self.assertGreater(verdict.right, 0)
-        self.assertLessEqual(len(verdict.wrong), wrong, verdict.wrong[:10])
-        self.assertLessEqual(verdict.unwritten, 10)
-        self.assertEqual(verdict.right + len(verdict.wrong)
-                         + verdict.unwritten, found.pages)
+    def assert_right(self, found, compared, wrong=0):
+        self.assertGreater(compared.right, 0)
+        self.assertLessEqual(len(compared.wrong), wrong, compared.wrong[:10])
+        self.assertLessEqual(compared.unwritten, 10)
+        self.assertEqual(compared.right + len(compared.wrong)
+                         + compared.unwritten, found.pages)
 
     def skipped(self, found, reason):
         return [text for why, _, text in found.skipped if why == reason]
@@ -91,9 +91,9 @@ class FileSystemTest(ListerCase):
                          found.skipped)
         self.assertEqual((WHOLE, FILES), (walked.status, walked.method),
                          walked.skipped)
-        verdict = guest.verify(found, self.folder, flags)
-        self.assert_right(found, verdict)
-        self.assertGreater(verdict.coverage, 0.95)
+        compared = guest.verify(found, self.folder, flags)
+        self.assert_right(found, compared)
+        self.assertGreater(compared.coverage, 0.95)
         self.assertEqual(0, found.numbers['disk_bytes'])
         self.assertEqual(found.numbers['cached'], found.pages + sum(
             found.numbers[name] for name in ('dirty', 'writeback',
@@ -161,9 +161,9 @@ class FileSystemTest(ListerCase):
         for _ in range(3):
             found = guest.list()
             self.assertEqual(WHOLE, found.status)
-        verdict = guest.verify(found, self.folder)
+        compared = guest.verify(found, self.folder)
         # What was written between the look and the stop
-        self.assert_right(found, verdict, wrong=found.pages // 20)
+        self.assert_right(found, compared, wrong=found.pages // 20)
         self.assertGreater(found.pages, 30 << 8)
         guest.guest.cont()
 
@@ -198,9 +198,9 @@ class FileSystemTest(ListerCase):
         flags = guest.page_flags()
         found = guest.list()
         # Memory is short: pages are given up meanwhile.
-        verdict = guest.verify(found, self.folder, flags, guest.page_flags())
-        self.assert_right(found, verdict)
-        self.assertGreater(verdict.coverage, 0.95)
+        compared = guest.verify(found, self.folder, flags, guest.page_flags())
+        self.assert_right(found, compared)
+        self.assertGreater(compared.coverage, 0.95)
         self.assertGreater(found.pages, 100 << 8)
 
 
@@ -256,9 +256,9 @@ class LayersTest(ListerCase):
         back = {number: place for place, number in enumerate(order)}
         for extent in found.extents:
             extent.disk = back[extent.disk]
-        verdict = guest.verify(found, self.folder, flags)
-        self.assert_right(found, verdict)
-        self.assertGreater(verdict.coverage, 0.95)
+        compared = guest.verify(found, self.folder, flags)
+        self.assert_right(found, compared)
+        self.assertGreater(compared.coverage, 0.95)
         self.assertEqual({0, 1, 2}, {e.disk for e in found.extents
                                      if e.kind == 0})
 
@@ -288,8 +288,8 @@ class LayersTest(ListerCase):
         found = guest.list()
         self.assertIn('btrfs', self.skipped(found, FILE_SYSTEM)[0])
         self.assertIn('crypt', self.skipped(found, ENCRYPTED)[0])
-        verdict = guest.verify(found, self.folder)
-        self.assert_right(found, verdict)
+        compared = guest.verify(found, self.folder)
+        self.assert_right(found, compared)
         # An overlay's files are those of the file systems below.
         self.assertGreaterEqual(sum(e.pages for e in found.extents
                                     if e.disk == 1 and e.kind == 0),
@@ -342,6 +342,6 @@ class PortTest(ListerCase):
             connection.settimeout(60)
             connection.sendall(self.request(9))
             found = self.receive(connection, 9)
-        verdict = guest.verify(found, self.folder)
-        self.assert_right(found, verdict)
-        self.assertGreater(verdict.right, 39 << 8)
+        compared = guest.verify(found, self.folder)
+        self.assert_right(found, compared)
+        self.assertGreater(compared.right, 39 << 8)

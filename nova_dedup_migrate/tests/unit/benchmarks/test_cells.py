@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-from benchmarks import campaign
 from benchmarks import cells
 from benchmarks import paper
+from benchmarks import runner
 from benchmarks import shared_storage
 from benchmarks.guest.errors import GuestError
 from nova_dedup_migrate.tests import base
@@ -38,14 +38,14 @@ class CellsTest(base.TestCase):
     def test_order_alternates(self):
         cell = cells.quick()[0]
         order = [(task.repeat, task.variant.name)
-                 for task in campaign.tasks([cell], 2)]
+                 for task in runner.tasks([cell], 2)]
         self.assertEqual([(0, 'stock'), (0, 'dedup'),
                           (1, 'dedup'), (1, 'stock')], order)
 
     def test_choice(self):
         def choose(*words):
             return shared_storage.chosen_cells(
-                campaign.parser(shared_storage.SharedStorage()).parse_args(
+                runner.parser(shared_storage.SharedStorage()).parse_args(
                     words))
 
         self.assertEqual(24, len(choose('--groups', 'grid')))

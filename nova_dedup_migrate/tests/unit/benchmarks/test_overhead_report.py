@@ -17,17 +17,17 @@ def case(ratio, n=20, part='ring', **more):
 
 class OverheadReportTest(base.TestCase):
 
-    def verdict(self, *ratios):
+    def outcome(self, *ratios):
         found = pairs.estimate(list(ratios))
-        return overhead_report.verdict(
+        return overhead_report.outcome(
             {'low': found.low, 'high': found.high})
 
-    def test_verdict(self):
-        self.assertEqual('yes', self.verdict(*[0.995] * 6))
-        self.assertEqual('no', self.verdict(*[0.95] * 6))
-        self.assertEqual('cannot be told', self.verdict(
+    def test_outcome(self):
+        self.assertEqual('yes', self.outcome(*[0.995] * 6))
+        self.assertEqual('no', self.outcome(*[0.95] * 6))
+        self.assertEqual('cannot be told', self.outcome(
             0.9, 0.95, 1.0, 1.0, 1.05, 1.1))
-        self.assertEqual('too few pairs', self.verdict(1.0, 1.0))
+        self.assertEqual('too few pairs', self.outcome(1.0, 1.0))
 
     def test_report(self):
         report = overhead_report.build(
@@ -39,7 +39,7 @@ class OverheadReportTest(base.TestCase):
         self.assertIn('1000 MB/s', text)
         self.assertIn('0.200%', text)
         self.assertEqual(['yes', 'no', 'too few pairs'],
-                         [one['verdict'] for one in report['cases']])
+                         [one['outcome'] for one in report['cases']])
         folder = self.temporary_dir()
         overhead_report.write(report, folder)
         self.assertEqual(report, json.loads(

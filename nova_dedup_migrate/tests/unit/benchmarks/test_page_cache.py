@@ -3,7 +3,7 @@
 
 import json
 
-from benchmarks import campaign
+from benchmarks import runner
 from benchmarks.guest.report import GuestReport
 from benchmarks.page_cache import __main__ as bench
 from benchmarks.page_cache import cells
@@ -53,7 +53,7 @@ class CellsTest(base.TestCase):
 
     def choose(self, *words):
         return bench.chosen_cells(
-            campaign.parser(bench.PageCache()).parse_args(words))
+            runner.parser(bench.PageCache()).parse_args(words))
 
     def test_choosing(self):
         chosen = self.choose('--only', 'idle, 50',

@@ -99,7 +99,7 @@ class SummaryTest(base.TestCase):
         self.assertIn('>240.0', publish.text(report))
         self.assertIn('<0.10', publish.text(report))
 
-    def test_time_of_a_writer_is_no_verdict(self):
+    def test_time_of_a_writer_is_no_goal(self):
         report = self.build(runs([record(9.0, 70e6, 10)],
                                  [dedup_record(8.0, 60e6, 10)]),
                             self.writer)

@@ -164,7 +164,7 @@ class LibvirtMigrationTest(base.TestCase):
             status='postcopy-paused')
         self.error = failure(libvirt.VIR_ERR_OPERATION_FAILED)
         self.outcome.set()
-        migration._verdict(10)
+        migration._outcome(10)
         error = self.assertRaises(errors.MigrationFailed, migration.wait, 10)
         self.assertEqual('postcopy-paused', error.status)
         return migration

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from lab import endurance
+from lab import fault_campaign
 from lab import faults
 from lab import settings
 from lab import trials
@@ -54,7 +54,8 @@ class TestLedger(base.TestCase):
 class TestPairs(base.TestCase):
 
     def pairs(self, *patterns, **values):
-        return endurance.pairs(patterns, _ALL, settings.Settings(**values))
+        return fault_campaign.pairs(patterns, _ALL,
+                                    settings.Settings(**values))
 
     def test_patterns(self):
         self.assertEqual(
@@ -65,7 +66,7 @@ class TestPairs(base.TestCase):
         self.assertEqual([('abort', moment) for moment in _ALL],
                          self.pairs('abort'))
 
-    def test_a_crowd_has_no_moment(self):
+    def test_concurrent_migrations_have_no_moment(self):
         self.assertEqual([('two-at-once', '-')], self.pairs('two*'))
 
     def test_a_lab_without_a_nas(self):
@@ -73,7 +74,7 @@ class TestPairs(base.TestCase):
         self.assertEqual([], self.pairs('nas-*', profile='local'))
 
     def test_all(self):
-        self.assertEqual(set(endurance.NAMES),
+        self.assertEqual(set(fault_campaign.NAMES),
                          {name for name, _moment in self.pairs('*')})
 
     def test_names_are_those_of_the_faults(self):

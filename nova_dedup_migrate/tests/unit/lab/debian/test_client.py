@@ -210,9 +210,9 @@ class TestFigures(ClientCase):
         guest, _ = self.replying(from_ms=1, to_ms=2)
         self.assertRaises(errors.LabError, guest.window, 'web', 1, 2)
 
-    def test_verdict(self):
+    def test_verify(self):
         guest, fake = self.replying(bytes=10, errors=1, error='f00003')
-        self.assertEqual(client.Verdict(10, 1, 'f00003'), guest.verify())
+        self.assertEqual(client.Verification(10, 1, 'f00003'), guest.verify())
         self.assertEqual(['verify files'], fake.orders)
 
 

@@ -119,7 +119,7 @@ class ProgramTest(base.TestCase):
         guest = self.start()
         size = _FILES * _PAGES << 12
         self.assertEqual(size, guest.warm('web'))
-        self.assertEqual(client.Verdict(size, 0), guest.verify())
+        self.assertEqual(client.Verification(size, 0), guest.verify())
 
     def test_a_wrong_byte_is_found_and_named(self):
         with open(self.files / 'f00002', 'r+b') as file:
@@ -128,9 +128,9 @@ class ProgramTest(base.TestCase):
             file.seek(-1, 1)
             file.write(bytes([byte]))
         (self.files / 'f00001').unlink()
-        verdict = self.start().verify()
+        verified = self.start().verify()
         self.assertEqual((1 + _PAGES, 'f00001, page 0'),
-                         (verdict.errors, verdict.error))
+                         (verified.errors, verified.error))
 
     def test_a_load_with_a_rate(self):
         guest = self.start(*self.serve())

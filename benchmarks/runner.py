@@ -3,7 +3,7 @@
 
     cells        what is compared, each with variants: cells.Cell is one
     Task         a variant of a cell for the nth time
-    Campaign     says how a task is measured and how results are written
+    Bench        says how a task is measured and how results are written
     main         options, ledger, progress, report: all the rest
 
 Every cell is measured with all its variants, again and again; what is done
@@ -56,7 +56,7 @@ def tasks(chosen: list, repeat: int) -> list[Task]:
     return result
 
 
-class Campaign(abc.ABC):
+class Bench(abc.ABC):
     """One evaluation.
 
     :cvar name: as in make bench-NAME, of its files and its folder in build
@@ -120,39 +120,39 @@ def pattern(option: str, text: str) -> re.Pattern:
         raise ValueError(f'{option} {text}: {error}') from error
 
 
-def parser(campaign: Campaign) -> argparse.ArgumentParser:
+def parser(bench: Bench) -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
-        prog=f'bench-{campaign.name}', description=campaign.about,
+        prog=f'bench-{bench.name}', description=bench.about,
         allow_abbrev=False)
     add = result.add_argument
     add('--quick', action='store_true', help='few cells, small guest, once')
     add('--only', default='', metavar='REGEX', help='only cells so called')
     add('--repeat', type=int, metavar='N',
-        help=f'runs of each variant (default: {campaign.repeat}, quick: 1)')
+        help=f'runs of each variant (default: {bench.repeat}, quick: 1)')
     add('--list', action='store_true', help='print the cells and end')
     add('--report-only', action='store_true',
         help='measure nothing, evaluate what there is')
     add('--fresh', action='store_true', help='forget what was measured')
     add('--retry-failed', action='store_true', help='do failed runs again')
-    add('--output', type=Path, default=Path('build') / campaign.name,
+    add('--output', type=Path, default=Path('build') / bench.name,
         metavar='DIR', help='folder for results (%(default)s)')
     add('--publish', type=Path, metavar='DIR',
         help='also write tables and plots there, as for '
              'doc/source/benchmarks/results')
-    campaign.add_options(add)
+    bench.add_options(add)
     return result
 
 
 class _Runs:
-    """What the ledger has of a campaign, and what it lacks."""
+    """What the ledger has of a bench, and what it lacks."""
 
-    def __init__(self, campaign: Campaign, ledger: Ledger) -> None:
-        self._campaign = campaign
+    def __init__(self, bench: Bench, ledger: Ledger) -> None:
+        self._bench = bench
         self._ledger = ledger
 
     def _key(self, task: Task) -> Key:
         digest = hashlib.sha256(
-            json.dumps(self._campaign.inputs(task)).encode()).hexdigest()
+            json.dumps(self._bench.inputs(task)).encode()).hexdigest()
         return Key(task.cell.name, task.variant.name, task.repeat,
                    digest[:16])
 
@@ -161,15 +161,15 @@ class _Runs:
 
     def measure(self, task: Task) -> dict:
         """Run it and record the outcome, a failure too."""
-        self._campaign.before(task)
+        self._bench.before(task)
         around = measure.Neighbours()
         begun = time.monotonic()
         try:
-            kept = self._campaign.run(task)
-        except self._campaign.expected as error:
+            kept = self._bench.run(task)
+        except self._bench.expected as error:
             kept = {'failed': f'{type(error).__name__}: {error}'}
         if 'failed' in kept:
-            self._campaign.failed(task)
+            self._bench.failed(task)
         kept |= {
             'wall_s': round(time.monotonic() - begun, 1),
             'neighbours': around.processors(),
@@ -212,7 +212,7 @@ def _progress(missing: list[Task], of: int) -> Iterator[Task]:
               flush=True)
 
 
-def _measure(campaign: Campaign, given, runs: _Runs,
+def _measure(bench: Bench, given, runs: _Runs,
              todo: list[Task]) -> None:
     """Measure what is missing."""
     missing = [task for task in todo if runs.get(task) is None]
@@ -221,11 +221,11 @@ def _measure(campaign: Campaign, given, runs: _Runs,
     if not missing:
         return
     try:
-        campaign.prepare(given)
+        bench.prepare(given)
         for task in _progress(missing, len(todo)):
             print(_brief(runs.measure(task)), end='')
     finally:
-        campaign.close()
+        bench.close()
 
 
 def command(name: str, arguments: list[str]) -> str:
@@ -235,48 +235,48 @@ def command(name: str, arguments: list[str]) -> str:
     return f'{line} ARGS={shlex.quote(shlex.join(kept))}' if kept else line
 
 
-def _bench(campaign: Campaign, given, arguments: list[str]) -> int:
-    chosen = campaign.cells(given)
+def _bench(bench: Bench, given, arguments: list[str]) -> int:
+    chosen = bench.cells(given)
     if not chosen:
         raise ValueError('there is no such cell')
     if given.list:
         for cell in chosen:
             print(cell.name, '|', ', '.join(v.name for v in cell.variants))
         return 0
-    path = given.output / campaign.ledger_name(given)
+    path = given.output / bench.ledger_name(given)
     if given.fresh:
         path.unlink(missing_ok=True)
     given.output.mkdir(parents=True, exist_ok=True)
     ledger = Ledger(path)
     if given.retry_failed:
         ledger.forget_failed()
-    runs = _Runs(campaign, ledger)
+    runs = _Runs(bench, ledger)
     todo = tasks(chosen, given.repeat or (1 if given.quick
-                                          else campaign.repeat))
+                                          else bench.repeat))
     if not given.report_only:
-        _measure(campaign, given, runs, todo)
-    report = campaign.summary.build(
-        chosen, runs.by_variant(todo), command(campaign.name, arguments))
+        _measure(bench, given, runs, todo)
+    report = bench.summary.build(
+        chosen, runs.by_variant(todo), command(bench.name, arguments))
     print()
-    print(campaign.publish.text(report))
+    print(bench.publish.text(report))
     for folder in filter(None, (given.output, given.publish)):
-        campaign.publish.write(report, folder)
-    return 1 if campaign.summary.failures(report) else 0
+        bench.publish.write(report, folder)
+    return 1 if bench.summary.failures(report) else 0
 
 
-def main(campaign: Campaign, arguments: list[str] | None = None) -> int:
+def main(bench: Bench, arguments: list[str] | None = None) -> int:
     """Do it; the exit status."""
-    given = parser(campaign).parse_args(arguments)
+    given = parser(bench).parse_args(arguments)
     words = sys.argv[1:] if arguments is None else arguments
     try:
-        return _bench(campaign, given, words)
+        return _bench(bench, given, words)
     except KeyboardInterrupt:
-        print(f'\nbench-{campaign.name}: interrupted; run it again to go on',
+        print(f'\nbench-{bench.name}: interrupted; run it again to go on',
               file=sys.stderr)
         return 130
-    except (ValueError, *campaign.expected) as error:
+    except (ValueError, *bench.expected) as error:
         said = (f'{error.filename}: {error.strerror}'
                 if isinstance(error, OSError) and error.filename
                 else str(error))
-        print(f'bench-{campaign.name}: {said}', file=sys.stderr)
+        print(f'bench-{bench.name}: {said}', file=sys.stderr)
         return 1

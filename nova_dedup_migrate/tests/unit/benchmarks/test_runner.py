@@ -4,7 +4,7 @@ import dataclasses
 import io
 import json
 
-from benchmarks import campaign
+from benchmarks import runner
 from benchmarks.guest.errors import GuestError
 from nova_dedup_migrate.tests import base
 
@@ -41,7 +41,7 @@ class Summary:
         (folder / 'report').write_text(json.dumps(report))
 
 
-class Small(campaign.Campaign):
+class Small(runner.Bench):
 
     name = 'small'
     about = 'measures nothing'
@@ -53,7 +53,7 @@ class Small(campaign.Campaign):
         self.version = 1
 
     def cells(self, given):
-        wanted = campaign.pattern('--only', given.only)
+        wanted = runner.pattern('--only', given.only)
         return [cell for cell in CELLS if wanted.search(cell.name)]
 
     def inputs(self, task):
@@ -76,7 +76,7 @@ class Small(campaign.Campaign):
         self.said.append('failed')
 
 
-class CampaignTest(base.TestCase):
+class RunnerTest(base.TestCase):
 
     def setUp(self):
         super().setUp()
@@ -85,7 +85,7 @@ class CampaignTest(base.TestCase):
     def go(self, small, *words):
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status = campaign.main(
+            status = runner.main(
                 small, ['--output', str(self.folder), *words])
         return status, out.getvalue() + err.getvalue()
 

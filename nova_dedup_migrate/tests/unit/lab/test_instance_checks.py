@@ -9,8 +9,8 @@ from lab import client
 from lab import cloud
 from lab import faults
 from lab import guest
+from lab import instance_checks
 from lab import settings
-from lab import verdict
 from lab.hosts import host
 from nova_dedup_migrate.tests import base
 
@@ -18,7 +18,7 @@ UUID = '22222222-0000-4000-8000-000000000002'
 LOST = '33333333-0000-4000-8000-000000000003'
 
 
-class VerdictCase(base.TestCase):
+class InstanceChecksCase(base.TestCase):
 
     def setUp(self):
         super().setUp()
@@ -58,7 +58,7 @@ class VerdictCase(base.TestCase):
     state = 'off'
 
 
-class InstanceTest(VerdictCase):
+class InstanceTest(InstanceChecksCase):
 
     def setUp(self):
         super().setUp()
@@ -67,7 +67,7 @@ class InstanceTest(VerdictCase):
                                    return_value=(1 << 28, 0, ''))
 
     def wrong(self, survives=True):
-        return list(verdict.of_instance(
+        return list(instance_checks.failures(
             self.cloud, self.server, self.cloud.computes[0], survives))
 
     def test_right(self):
@@ -106,11 +106,11 @@ class InstanceTest(VerdictCase):
         self.assertEqual(['Nova says ACTIVE'], self.wrong(survives=False))
 
 
-class LeftTest(VerdictCase):
+class LeftTest(InstanceChecksCase):
 
     def setUp(self):
         super().setUp()
-        patcher = mock.patch.object(verdict, '_LATER_S', -1)
+        patcher = mock.patch.object(instance_checks, '_LATER_S', -1)
         patcher.start()
         self.addCleanup(patcher.stop)
         self.allocations = {'compute1': [UUID], 'compute2': []}
@@ -133,7 +133,7 @@ class LeftTest(VerdictCase):
         return answer
 
     def left(self, known=frozenset()):
-        return sorted(verdict.left(self.cloud, known))
+        return sorted(instance_checks.leftovers(self.cloud, known))
 
     def write(self, path, text='{}'):
         path = self.cloud.computes[1].directory / path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults during migrations, and what has become of the instance then.
+"""A fault campaign: faults during migrations, and the instance afterwards.
 
 For each fault and moment: an instance migrates, the fault is struck and
 mended, and when Nova has come to rest
@@ -19,13 +19,13 @@ import time
 import openstack
 
 from lab import client
-from lab import crowd
+from lab import concurrent_migrations
 from lab import errors
 from lab import faults
 from lab import guest
+from lab import instance_checks
 from lab import instances
 from lab import migrations
-from lab import verdict
 from lab.services import nova
 from lab.trials import Ledger
 from lab.trials import Trial
@@ -38,9 +38,9 @@ MOMENTS = {'before': 0.0, _PREPARING: 0.0, 'during': 0.4, 'end': 0.9,
            'random': None}
 #: Those that are tried if nothing is said.
 USUAL = ('before', 'during', 'end')
-NAMES = (*faults.FAULTS, *crowd.SIZES)
+NAMES = (*faults.FAULTS, *concurrent_migrations.SIZES)
 _NO_MOMENT = '-'
-_NAME = 'endure'
+_NAME = 'faults'
 #: Seconds in which the guest boots, on a machine that has more to do.
 _BOOT = 600.0
 #: Seconds until Nova comes to rest at the latest.
@@ -68,14 +68,14 @@ def pairs(patterns, moments, settings):
     for name in NAMES:
         if not any(fnmatch.fnmatchcase(name, one) for one in patterns):
             continue
-        if name in crowd.SIZES:
+        if name in concurrent_migrations.SIZES:
             found.append((name, _NO_MOMENT))
         elif faults.FAULTS[name].fits(settings):
             found += [(name, moment) for moment in moments]
     return found
 
 
-class Endurance:
+class FaultCampaign:
     """Does trials, one after the other, with one instance.
 
     :param disks: instances.Disks
@@ -103,12 +103,13 @@ class Endurance:
             for name, moment in wanted:
                 trial = Trial(name, moment)
                 self._ready()
-                if name in crowd.SIZES:
+                if name in concurrent_migrations.SIZES:
                     self._delete()
-                    self._try(crowd.run, self._cloud, self._disks, trial)
+                    self._try(concurrent_migrations.run, self._cloud,
+                              self._disks, trial)
                 else:
                     self._prepare()
-                    self._try(self._endure, faults.FAULTS[name], trial)
+                    self._try(self._run_trial, faults.FAULTS[name], trial)
                 self._ledger.add(trial)
                 trials.append(trial)
         finally:
@@ -117,7 +118,7 @@ class Endurance:
 
     def _try(self, run, *args):
         trial = args[-1]
-        self._left |= verdict.left(self._cloud, self._left)
+        self._left |= instance_checks.leftovers(self._cloud, self._left)
         try:
             run(*args)
         except (errors.LabError, *client.ERRORS) as error:
@@ -162,7 +163,7 @@ class Endurance:
 
     # A trial
 
-    def _endure(self, fault, trial):
+    def _run_trial(self, fault, trial):
         scene = self._scene()
         trial.source = scene.source.name
         share = MOMENTS[trial.moment]
@@ -189,10 +190,11 @@ class Endurance:
             # Nova looks for guests that have ended now and then
             self._wait_status('SHUTOFF')
         host = self._host()
-        trial.problems += verdict.of_instance(self._cloud, self._server,
+        trial.problems += instance_checks.failures(self._cloud, self._server,
                                               host, survives)
         self._note(trial)
-        trial.problems += sorted(verdict.left(self._cloud, self._left))
+        trial.problems += sorted(
+            instance_checks.leftovers(self._cloud, self._left))
         if survives and not trial.problems:
             trial.problems += self._goes_on()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is not as it should be, after something went wrong on purpose."""
+"""Checks of an instance, and of the hosts, after an injected fault."""
 
 import json
 import time
@@ -14,7 +14,7 @@ _STATE = 'var/lib/nova/dedup_migrate'
 _LATER_S = 20
 
 
-def of_instance(cloud, server, host, survives=True):
+def failures(cloud, server, host, survives=True):
     """Yield sentences about an instance that Nova has come to rest with.
 
     :param server: as the Compute API has it now
@@ -51,7 +51,7 @@ def _armed(host, server):
             yield 'the source is still armed'
 
 
-def left(cloud, known=frozenset()):
+def leftovers(cloud, known=frozenset()):
     """Return what is where no instance needs it, a set of sentences.
 
     :param known: what was left before; what is new may still go away

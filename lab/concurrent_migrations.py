@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several instances that migrate at once, half of them each way."""
+"""Concurrent migrations: several instances, half of them each way."""
 
 from concurrent import futures
 import time
 
 from lab import client
 from lab import guest
+from lab import instance_checks
 from lab import instances
 from lab import migrations
-from lab import verdict
 
 #: Name of the trial -> instances.
 SIZES = {'two-at-once': 2, 'four-at-once': 4}
-_NAME = 'crowd-%d'
+_NAME = 'concurrent-%d'
 
 
 def run(cloud, disks, trial):
@@ -48,7 +48,7 @@ def run(cloud, disks, trial):
         for server in servers:
             if server.compute_host == before[server.id]:
                 trial.problems.append('%s stayed' % server.name)
-            trial.problems += verdict.of_instance(
+            trial.problems += instance_checks.failures(
                 cloud, server, instances.host_of(cloud, server))
     finally:
         instances.delete(compute, *servers)
