@@ -69,7 +69,7 @@ lab-logs: ## Show what services said last, ARGS=compute1/nova-compute
 	@$(LAB_PYTHON) -m lab $(LAB) logs $(ARGS)
 
 .PHONY: lab-down
-lab-down: ## End the lab; its folder stays
+lab-down: ## End the lab; its directory stays
 	@$(LAB_PYTHON) -m lab $(LAB) down $(ARGS)
 
 .PHONY: test
@@ -146,6 +146,6 @@ soak: both ## Migrate N guests at random, with faults; check all memory
 	$(RUN) python -m benchmarks.soak --runs $(N) $(ARGS)
 
 .PHONY: clean
-clean: ## Remove what was built in this folder (not the cache)
+clean: ## Remove what was built in this directory (not the cache)
 	rm -rf build cover dist doc/build releasenotes/build .stestr *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

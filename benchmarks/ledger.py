@@ -28,7 +28,7 @@ class Key:
 
 
 class Ledger:
-    """:param path: the file; it and its folder need not exist"""
+    """:param path: the file; it and its directory need not exist"""
 
     def __init__(self, path: Path) -> None:
         self._path = path

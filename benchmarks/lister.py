@@ -106,13 +106,13 @@ def _fill(guest: rig.Guest, case: Case) -> None:
 
 
 def _list(
-    guest: rig.Guest, case: Case, method: str, folder: Path
+    guest: rig.Guest, case: Case, method: str, directory: Path
 ) -> Listed:
     before = guest.page_flags()
     found = guest.list(f'--method {method} --time 300000')
     if found.method != METHODS[method]:
         raise GuestError(f'listed another way: {found.skipped}')
-    compared = guest.verify(found, folder, before)
+    compared = guest.verify(found, directory, before)
     guest.guest.cont()
     numbers = found.numbers
     return Listed(
@@ -132,10 +132,10 @@ def _list(
 def measure(binary: Path, case: Case, mib: int, repeat: int) -> list[Listed]:
     """List a guest's page cache `repeat` times by each method."""
     with (
-        tempfile.TemporaryDirectory(prefix='lister-') as folder,
+        tempfile.TemporaryDirectory(prefix='lister-') as directory,
         contextlib.ExitStack() as stack,
     ):
-        place = Path(folder)
+        place = Path(directory)
         # Small file systems would have small blocks.
         options = ('-b', '4096') if case.system == 'ext4' else ()
         disk = rig.make_disk(
@@ -262,10 +262,10 @@ def main() -> int:
         if flag
     )
     command = 'make bench-lister' + (f" ARGS='{words}'" if words else '')
-    for folder in filter(None, (args.output, args.publish)):
-        os.makedirs(folder, exist_ok=True)
-        Path(folder, f'{NAME}.json').write_text(text + '\n')
-        Path(folder, f'{NAME}.inc').write_text(
+    for directory in filter(None, (args.output, args.publish)):
+        os.makedirs(directory, exist_ok=True)
+        Path(directory, f'{NAME}.json').write_text(text + '\n')
+        Path(directory, f'{NAME}.inc').write_text(
             f'Made with::\n\n   {command}\n\n{table(results)}\n'
         )
     return 0

@@ -261,7 +261,7 @@ def parser() -> argparse.ArgumentParser:
         '--output',
         type=Path,
         default=Path('build/demo'),
-        help='folder for report.json, the chart and logs (%(default)s)',
+        help='directory for report.json, the chart and logs (%(default)s)',
         metavar='DIR',
     )
     for kind in ('stock', 'patched'):

@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         default=Path('build') / NAME,
         metavar='DIR',
-        help='folder for results (%(default)s)',
+        help='directory for results (%(default)s)',
     )
     add(
         '--publish',
@@ -123,8 +123,8 @@ def main(arguments: list[str] | None = None) -> int:
             json.dumps([dataclasses.asdict(case) for case in cases]) + '\n'
         )
         print(f'\n{overhead_report.text(report)}')
-        for folder in filter(None, (given.output, given.publish)):
-            overhead_report.write(report, folder)
+        for directory in filter(None, (given.output, given.publish)):
+            overhead_report.write(report, directory)
     except (ValueError, GuestError, errors.HypervisorError) as error:
         print(f'bench-{NAME}: {error}', file=sys.stderr)
         return 1

@@ -164,7 +164,7 @@ def migrate(memory: int, links: list[int], only: re.Pattern,
     :param memory: MiB
     :param links: Mbit/s
     :param only: cells so called
-    :param output: folder for disks and logs, and runs.jsonl
+    :param output: directory for disks and logs, and runs.jsonl
     """
     work = output / 'work'
     output.mkdir(parents=True, exist_ok=True)
@@ -255,7 +255,7 @@ def _parser() -> argparse.ArgumentParser:
                         help='migrations of each kind (%(default)s)')
     parser.add_argument('--output', type=Path, metavar='DIR',
                         default=Path('build/prediction'),
-                        help='folder for disks and logs (%(default)s)')
+                        help='directory for disks and logs (%(default)s)')
     return parser
 
 

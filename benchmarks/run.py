@@ -346,9 +346,9 @@ class Run:
 
     def _compare_memory(self) -> None:
         self._note('comparing all memory of source and destination')
-        folder = self._plan.directory
-        there = self._destination.save_memory(folder / 'ram-destination')
-        here = self._source.save_memory(folder / 'ram-source')
+        directory = self._plan.directory
+        there = self._destination.save_memory(directory / 'ram-destination')
+        here = self._source.save_memory(directory / 'ram-source')
         comparison = memory.compare(here, there)
         self._result.ram_identical = comparison.identical
         self._result.differing_pages = comparison.differing

@@ -59,14 +59,14 @@ def tasks(chosen: list, repeat: int) -> list[Task]:
 class Bench(abc.ABC):
     """One evaluation.
 
-    :cvar name: as in make bench-NAME, of its files and its folder in build
+    :cvar name: as in make bench-NAME, of its files and its directory in build
     :cvar about: a sentence for --help
     :cvar repeat: runs of each variant if nothing else is said
     :cvar expected: exceptions that make a run fail, and not the program
     :cvar summary: build(cells, {cell's name: {variant's name: records}},
         command) makes the report, failures(report) has sentences about runs
         that failed
-    :cvar publish: text(report) is for the terminal, write(report, folder)
+    :cvar publish: text(report) is for the terminal, write(report, directory)
         writes files
     """
 
@@ -135,7 +135,7 @@ def parser(bench: Bench) -> argparse.ArgumentParser:
     add('--fresh', action='store_true', help='forget what was measured')
     add('--retry-failed', action='store_true', help='do failed runs again')
     add('--output', type=Path, default=Path('build') / bench.name,
-        metavar='DIR', help='folder for results (%(default)s)')
+        metavar='DIR', help='directory for results (%(default)s)')
     add('--publish', type=Path, metavar='DIR',
         help='also write tables and plots there, as for '
              'doc/source/benchmarks/results')
@@ -259,8 +259,8 @@ def _bench(bench: Bench, given, arguments: list[str]) -> int:
         chosen, runs.by_variant(todo), command(bench.name, arguments))
     print()
     print(bench.publish.text(report))
-    for folder in filter(None, (given.output, given.publish)):
-        bench.publish.write(report, folder)
+    for directory in filter(None, (given.output, given.publish)):
+        bench.publish.write(report, directory)
     return 1 if bench.summary.failures(report) else 0
 
 

@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
         '--output',
         type=Path,
         default=Path('build/soak'),
-        help='folder for what failed runs leave (%(default)s)',
+        help='directory for what failed runs leave (%(default)s)',
     )
     result.add_argument(
         '--keep', action='store_true', help='keep what good runs leave, too'
@@ -65,14 +65,14 @@ def parser() -> argparse.ArgumentParser:
 def one(seed: int, arguments: argparse.Namespace, tools: dict) -> dict:
     """Run a seed; return what is written down about it."""
     case = soak_case.choose(seed)
-    folder = arguments.output.absolute() / str(seed)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    directory = arguments.output.absolute() / str(seed)
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
     report = {'seed': seed, 'case': dataclasses.asdict(case)}
     begun = time.monotonic()
     try:
         with contextlib.closing(
-            soak_run.SoakRun(case, folder, tools)
+            soak_run.SoakRun(case, directory, tools)
         ) as run:
             report['hops'] = run.hops
             run.run()
@@ -85,10 +85,10 @@ def one(seed: int, arguments: argparse.Namespace, tools: dict) -> dict:
     ) as error:
         report['problem'] = f'{type(error).__name__}: {error}'
     report['seconds'] = round(time.monotonic() - begun, 1)
-    (folder / 'report.json').write_text(json.dumps(report, indent=1))
-    soak_run.remove_large(folder)
+    (directory / 'report.json').write_text(json.dumps(report, indent=1))
+    soak_run.remove_large(directory)
     if 'problem' not in report and not arguments.keep:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
     return report
 
 

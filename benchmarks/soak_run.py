@@ -37,11 +37,11 @@ class SoakRun:
     """
 
     def __init__(
-        self, case: soak_case.Case, folder: Path, tools: dict
+        self, case: soak_case.Case, directory: Path, tools: dict
     ) -> None:
         self.case = case
         self.hops: list[dict] = []
-        self._folder = folder
+        self._directory = directory
         self._tools = tools
         self._number = 0
         self._talk: channel.GuestChannel | None = None
@@ -76,7 +76,7 @@ class SoakRun:
         case = self.case
         images = [
             disk.make_disk(
-                self._folder / 'disk',
+                self._directory / 'disk',
                 mib=case.cache // case.disks,
                 seed=1 + number,
                 format=case.format,
@@ -89,7 +89,7 @@ class SoakRun:
         self._storage = storages.KINDS[case.storage](
             images[0],
             case.device,
-            self._folder / 'own-copy',
+            self._directory / 'own-copy',
             case.storage_rate,
         )
         first = self._storage.source_disk()
@@ -113,7 +113,7 @@ class SoakRun:
         self._destination_disks = (second, *more)
         if case.stale_disk:
             # from before the guest started; as if it were the shared one
-            stale = images[0].own_copy(self._folder / 'stale')
+            stale = images[0].own_copy(self._directory / 'stale')
             self._destination_disks = (
                 dataclasses.replace(first, path=stale.path),
                 *more,
@@ -147,7 +147,8 @@ class SoakRun:
             what = dataclasses.replace(
                 what, env={'QEMU_DEDUP_INJECT': inject}
             )
-        guest = direct.DirectGuest(what, self._folder / f'qemu{self._number}')
+        guest = direct.DirectGuest(
+            what, self._directory / f'qemu{self._number}')
         self._guests.append(guest)
         return guest
 
@@ -225,10 +226,10 @@ class SoakRun:
         )
 
     def _tls(self) -> options.TlsCredentials:
-        folder = self._folder / 'tls'
-        folder.mkdir(exist_ok=True)
-        (folder / 'keys.psk').write_text(f'qemu:{secrets.token_hex(32)}\n')
-        return options.TlsCredentials(folder, folder, 'psk')
+        directory = self._directory / 'tls'
+        directory.mkdir(exist_ok=True)
+        (directory / 'keys.psk').write_text(f'qemu:{secrets.token_hex(32)}\n')
+        return options.TlsCredentials(directory, directory, 'psk')
 
     def _attempt(self, attempt: soak_case.Attempt, hop: dict) -> bool:
         """Migrate; return whether the guest has arrived."""
@@ -345,8 +346,8 @@ class SoakRun:
             time.sleep(0.01)
 
     def _compare(self, source, destination, hop: dict) -> None:
-        there = destination.save_memory(self._folder / 'ram-destination')
-        here = source.save_memory(self._folder / 'ram-source')
+        there = destination.save_memory(self._directory / 'ram-destination')
+        here = source.save_memory(self._directory / 'ram-source')
         result = memory.compare(here, there)
         hop['compared'] = result.pages
         if not result.identical:
@@ -359,14 +360,14 @@ class SoakRun:
             )
 
 
-def remove_large(folder: Path) -> None:
+def remove_large(directory: Path) -> None:
     """Logs stay, images go."""
     for pattern in ('ram-*/*', 'disk/*', 'own-copy/*', 'stale/*'):
-        for path in folder.glob(pattern):
+        for path in directory.glob(pattern):
             path.unlink()
     for name in ('ram-source', 'ram-destination', 'disk', 'own-copy', 'stale'):
         with contextlib.suppress(OSError):
-            (folder / name).rmdir()
+            (directory / name).rmdir()
 
 
 def words(hop: dict) -> str:

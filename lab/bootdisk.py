@@ -89,7 +89,7 @@ def assemble(image: Path, kernel: Path, initrd: Path, config: str,
              data: Path) -> None:
     """Make a disk that boots from its first partition.
 
-    :param image: the raw image to be, in a folder that may be written to
+    :param image: the raw image to be, in a directory that may be written to
     :param kernel, initrd: together at most 30 MiB
     :param config: of Syslinux, which finds them as kernel and initrd
     :param data: what its second partition is to hold

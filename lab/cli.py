@@ -35,7 +35,7 @@ def _parser():
         help='name of the lab, up to 6 letters; two may run at once '
              '(default: %(default)s)')
     parser.add_argument(
-        '--folder', type=pathlib.Path,
+        '--directory', type=pathlib.Path,
         help='where it keeps everything (default: build/lab, and '
              'build/lab-NAME with another name)')
     commands = parser.add_subparsers(dest='command', required=True)
@@ -82,7 +82,7 @@ def _parser():
     one.add_argument('-n', '--lines', type=int, default=20)
     one.add_argument('-f', '--follow', action='store_true')
     one.set_defaults(run=_logs)
-    one = commands.add_parser('down', help='end it; only its folder stays')
+    one = commands.add_parser('down', help='end it; only its directory stays')
     one.set_defaults(run=_down)
     return parser
 
@@ -193,18 +193,18 @@ def _rate(text):
 
 def _up(args):
     progress = steps.Progress()
-    cloud = up.up(args.name, args.folder, _settings(args), progress)
+    cloud = up.up(args.name, args.directory, _settings(args), progress)
     print()
     _print_services(cloud)
     print('\nThe lab is up after %.0f s. To use it:\n\n  source %s\n'
           '  openstack server list\n\n'
           'make lab-migrate demonstrates it, make lab-down ends it.' % (
-              progress.seconds, cloud.folder / 'openrc'))
+              progress.seconds, cloud.directory / 'openrc'))
 
 
 def _check(args):
     ours = _settings(args)
-    return check.run(args.name, args.folder, ours,
+    return check.run(args.name, args.directory, ours,
                      _demonstration(args, ours))
 
 
@@ -217,12 +217,12 @@ def _print_services(cloud):
     print(table.text(
         ('host', 'service', 'state', 'log'),
         [(host, name, 'runs' if alive else 'HAS ENDED',
-          cloud.folder / host / (name + '.log'))
+          cloud.directory / host / (name + '.log'))
          for name, host, alive in up.services(cloud)]))
 
 
 def _status(args):
-    cloud = clouds.Cloud.load(args.name, args.folder)
+    cloud = clouds.Cloud.load(args.name, args.directory)
     value = cloud.settings
     print('profile %s, drivers %s, QEMUs %s; links: migration %s%s, '
           'storage %s\n' % (value.profile, ', '.join(value.drivers),
@@ -241,14 +241,14 @@ def _status(args):
 
 
 def _migrate(args):
-    cloud = clouds.Cloud.load(args.name, args.folder)
+    cloud = clouds.Cloud.load(args.name, args.directory)
     return demonstration.run(
         cloud, _demonstration(args, cloud.settings, args.keep), args.json,
         steps.Progress())
 
 
 def _faults(args):
-    cloud = clouds.Cloud.load(args.name, args.folder)
+    cloud = clouds.Cloud.load(args.name, args.directory)
     ledger = fault_campaign.ledger(cloud)
     if args.fresh:
         ledger.clear()
@@ -267,9 +267,9 @@ def _faults(args):
 
 
 def _logs(args):
-    cloud = clouds.Cloud.load(args.name, args.folder)
+    cloud = clouds.Cloud.load(args.name, args.directory)
     wanted = args.service
-    files = [cloud.folder / host / (name + '.log')
+    files = [cloud.directory / host / (name + '.log')
              for name, host, alive in up.services(cloud)
              if (not alive if not wanted else host in wanted
                  or '%s/%s' % (host, name) in wanted)]
@@ -290,13 +290,13 @@ def _down(args):
         return
     lab.destroy()
     print('the lab is gone (%.1f s); its logs stay in %s' % (
-        time.monotonic() - started, args.folder))
+        time.monotonic() - started, args.directory))
 
 
 def main(argv=None):
     args = _parser().parse_args(argv)
-    if args.folder is None:
-        args.folder = settings.TOP / 'build' / (
+    if args.directory is None:
+        args.directory = settings.TOP / 'build' / (
             'lab' if args.name == 'stack' else 'lab-' + args.name)
     clouds.forget_proxies()
     try:

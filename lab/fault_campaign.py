@@ -56,7 +56,7 @@ _FINAL = ('completed', 'error', 'failed', 'cancelled')
 
 def ledger(cloud):
     """Return the Ledger of a lab."""
-    return Ledger(cloud.folder / 'faults.jsonl')
+    return Ledger(cloud.directory / 'faults.jsonl')
 
 
 def pairs(patterns, moments, settings):

@@ -80,13 +80,13 @@ def compile_program(sources: list[Path], out: Path, *flags: str) -> None:
     )
 
 
-def compile_lister(folder: Path, tools: str = '') -> Path:
-    """Compile the page-cache lister in a folder; its path.
+def compile_lister(directory: Path, tools: str = '') -> Path:
+    """Compile the page-cache lister in a directory; its path.
 
     tools: what the names of another architecture's compiler begin with.
     """
-    run(['make', '-s', '-C', LISTER, f'OUT={folder}', f'CC={tools}gcc'])
-    return folder / 'page-cache-lister'
+    run(['make', '-s', '-C', LISTER, f'OUT={directory}', f'CC={tools}gcc'])
+    return directory / 'page-cache-lister'
 
 
 def lister_sources() -> list[Path]:
@@ -108,8 +108,8 @@ def _build(linux: kernel.Kernel, work: Path, lister: bool) -> None:
         archive.character_device('dev/console', 5, 1)
         archive.file('init', program.read_bytes(), 0o755)
         if lister:
-            with tempfile.TemporaryDirectory() as folder:
-                built = compile_lister(Path(folder))
+            with tempfile.TemporaryDirectory() as directory:
+                built = compile_lister(Path(directory))
                 archive.file(built.name, built.read_bytes(), 0o755)
         for name, data in modules.items():
             archive.file(f'modules/{name}.ko', data)

@@ -13,7 +13,7 @@ from benchmarks.guest.errors import BuildError
 from benchmarks.guest.errors import run
 
 META_PACKAGE = 'linux-image-cloud-amd64'
-#: Names the folder of another kernel package, unpacked.
+#: Names the directory of another kernel package, unpacked.
 VARIABLE = 'DEDUP_GUEST_KERNEL'
 
 _DEPENDS = re.compile(rb'\0depends=([^\0]*)\0')
@@ -25,7 +25,7 @@ class Kernel:
     """An unpacked kernel package.
 
     image: the bzImage; modules: directory of *.ko, maybe compressed; place:
-    the folder of the package.
+    the directory of the package.
     """
 
     version: str
@@ -88,9 +88,9 @@ def debian_kernel() -> Kernel:
 
 def _kernel_in(place: Path) -> Kernel:
     modules = [
-        folder
+        directory
         for base in ('lib/modules', 'usr/lib/modules')
-        for folder in sorted((place / base).glob('*'))
+        for directory in sorted((place / base).glob('*'))
     ]
     if not modules:
         raise BuildError(f'no modules in {place}')

@@ -76,19 +76,19 @@ class PageCache(runner.Bench):
             dataclasses.asdict(workload), dataclasses.asdict(task.variant),
             guests.READ_RATE, guests.WEB_RATE,
             *([guests.DB_RATE] if workload.load == 'db' else []),
-            # folders called after the hash of what is in them
+            # directories called after the hash of what is in them
             binaries.find('patched', None).parents[1].name,
             guests.GUESTS[workload.guest].image().parent.name]
 
     def prepare(self, given) -> None:
         """Have a lab."""
         clouds.forget_proxies()
-        folder = settings.TOP / 'build' / ('lab-' + given.lab)
+        directory = settings.TOP / 'build' / ('lab-' + given.lab)
         try:
-            self._cloud = clouds.Cloud.load(given.lab, folder)
+            self._cloud = clouds.Cloud.load(given.lab, directory)
         except errors.LabError:
             self._made = not given.keep
-            self._cloud = up.up(given.lab, folder,
+            self._cloud = up.up(given.lab, directory,
                                 settings.Settings('local'), steps.Progress())
         if self._cloud.settings.profile != 'local':
             raise errors.LabError(f'lab {given.lab} is not of profile local')

@@ -113,15 +113,16 @@ def text(report: dict) -> str:
     return '\n\n'.join(parts)
 
 
-def write(report: dict, folder: Path) -> None:
-    """Files called page-cache* in folder, which is made.
+def write(report: dict, directory: Path) -> None:
+    """Files called page-cache* in directory, which is made.
 
-    The .inc files are for a document in the folder above.
+    The .inc files are for a document in the directory above.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
 
     def put(name: str, content: str) -> None:
-        (folder / name).write_text(content.rstrip() + '\n', encoding='utf-8')
+        (directory / name).write_text(content.rstrip() + '\n',
+                                      encoding='utf-8')
 
     put(f'{NAME}.json', json.dumps(report, indent=1))
     put(f'{NAME}-made.inc', rst.made(report, summary.failures(report), []))
@@ -132,7 +133,7 @@ def write(report: dict, folder: Path) -> None:
     if '[#stock]_' in parts[0]:
         parts.append('.. [#stock] The planner chose an ordinary migration.')
     put(f'{NAME}-main.inc', '\n\n'.join(parts))
-    drawn = plots.draw(report, folder, NAME)
+    drawn = plots.draw(report, directory, NAME)
     put(f'{NAME}-series.inc', '\n\n'.join(
-        f'.. image:: {folder.name}/{path.name}\n   :alt: {title}'
+        f'.. image:: {directory.name}/{path.name}\n   :alt: {title}'
         for path, title in drawn) or 'Not measured.')

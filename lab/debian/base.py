@@ -91,7 +91,7 @@ def _build(work):
 def run_logged(command, work):
     """Run a command that has much to say.
 
-    :param work: folder for its temporary files
+    :param work: directory for its temporary files
     :raises BuildError: with its first complaint, and where its log is
     """
     log = cache.root() / ('debian-%s.log' % command[0])

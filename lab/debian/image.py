@@ -65,9 +65,9 @@ def own_copy(target: Path) -> Path:
 
 def _inputs():
     """Files on whose content the image depends."""
-    folders = (_HERE / 'guest', _HERE / 'files', _LISTER / 'src',
+    directories = (_HERE / 'guest', _HERE / 'files', _LISTER / 'src',
                _LISTER / 'include', _LISTER / 'systemd')
-    found = [path for folder in folders for path in folder.rglob('*')
+    found = [path for directory in directories for path in directory.rglob('*')
              if path.is_file()]
     return found + [
         Path(__file__), Path(base.__file__), Path(bootdisk.__file__),
@@ -124,8 +124,8 @@ def _make_disk(work, root):
     data.unlink()
 
 
-def _only(folder, pattern):
-    found = list(folder.glob(pattern))
+def _only(directory, pattern):
+    found = list(directory.glob(pattern))
     if len(found) != 1:
         raise BuildError('%d files %s in /boot, expected one' % (
             len(found), pattern))

@@ -51,15 +51,15 @@ static void keep(struct walk *w, const char *path)
     }
 }
 
-static void keep_all(struct walk *w, const char *folder)
+static void keep_all(struct walk *w, const char *parent)
 {
-    DIR *all = opendir(folder);
+    DIR *all = opendir(parent);
     struct dirent *entry;
     char path[PATH_MAX];
 
     while (all && (entry = readdir(all))) {
         if (entry->d_name[0] != '.') {
-            snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+            snprintf(path, sizeof(path), "%s/%s", parent, entry->d_name);
             keep(w, path);
         }
     }
@@ -139,7 +139,7 @@ static void add(struct walk *w, int fd, const struct stat *st)
     }
 }
 
-static int open_below(struct walk *w, int folder, const char *name, int more)
+static int open_below(struct walk *w, int parent, const char *name, int more)
 {
     struct how how = {
         .flags = READ | O_NOFOLLOW | more,
@@ -148,13 +148,13 @@ static int open_below(struct walk *w, int folder, const char *name, int more)
     long fd;
 
     if (!w->no_cached) {
-        fd = syscall(SYS_openat2, folder, name, &how, sizeof(how));
+        fd = syscall(SYS_openat2, parent, name, &how, sizeof(how));
         if (fd >= 0 || (errno != ENOSYS && errno != EINVAL)) {
             return fd;
         }
         w->no_cached = true;
     }
-    return openat(folder, name, READ | O_NOFOLLOW | more);
+    return openat(parent, name, READ | O_NOFOLLOW | more);
 }
 
 struct entry {                  /* struct linux_dirent64 */
@@ -169,19 +169,19 @@ static bool going(const struct walk *w)
     return budget_time(w->scan->budget) && budget_reads(w->scan->budget);
 }
 
-static void walk_folder(struct walk *w, int folder, dev_t device, int depth)
+static void walk_directory(struct walk *w, int parent, dev_t device, int depth)
 {
     char buffer[8192] __attribute__((aligned(8)));
-    int here = openat(folder, ".", O_PATH | O_CLOEXEC);
+    int here = openat(parent, ".", O_PATH | O_CLOEXEC);
     long got;
 
-    /* With this look-up the kernel knows who may search the folder: access
+    /* With this look-up the kernel knows who may search the parent: access
      * lists that it would have to read first end a cached look-up. */
     if (here >= 0) {
         close(here);
     }
     while (going(w) &&
-           (got = syscall(SYS_getdents64, folder, buffer, sizeof(buffer)))
+           (got = syscall(SYS_getdents64, parent, buffer, sizeof(buffer)))
            > 0) {
         for (long at = 0; at < got && going(w);) {
             const struct entry *e = (const struct entry *)(buffer + at);
@@ -195,13 +195,13 @@ static void walk_folder(struct walk *w, int folder, dev_t device, int depth)
                 (down && depth == WALK_MAX_DEPTH)) {
                 continue;
             }
-            fd = open_below(w, folder, e->name, down ? O_DIRECTORY : 0);
+            fd = open_below(w, parent, e->name, down ? O_DIRECTORY : 0);
             if (fd < 0) {
                 continue;
             }
             if (!fstat(fd, &st) && st.st_dev == device) {
                 if (down) {
-                    walk_folder(w, fd, device, depth + 1);
+                    walk_directory(w, fd, device, depth + 1);
                 } else if (S_ISREG(st.st_mode)) {
                     add(w, fd, &st);
                 }
@@ -252,7 +252,7 @@ void walk_files(struct walk *w)
         const struct mount *m = &w->mounts->mount[i];
 
         if (m->fd >= 0) {
-            walk_folder(w, m->fd, makedev(m->major, m->minor), 0);
+            walk_directory(w, m->fd, makedev(m->major, m->minor), 0);
         }
     }
     sort_runs(w->scan);

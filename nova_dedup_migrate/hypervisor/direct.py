@@ -64,7 +64,7 @@ class DirectGuest(qmp_guest.QmpGuest):
 
     def _make_dirs(self):
         # A unix socket's path has at most 107 bytes, so sockets are not
-        # under a folder the caller chose.
+        # under a directory the caller chose.
         self._sockets = pathlib.Path(tempfile.mkdtemp(prefix='ndm-',
                                                       dir='/tmp'))
         if self._given_dir is None:

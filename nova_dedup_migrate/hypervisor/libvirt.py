@@ -68,7 +68,7 @@ class LibvirtGuest(qmp_guest.QmpGuest):
         """Describe a guest, which start() or a migration to it makes.
 
         :param spec: GuestSpec
-        :param run_dir: folder on the host for its console and channels
+        :param run_dir: directory on the host for its console and channels
         """
         guest = cls(host, str(uuids.uuid4()), name or spec.name)
         guest.spec = spec

@@ -11,7 +11,7 @@ _QEMU = 'http://libvirt.org/schemas/domain/qemu/1.0'
 #: bus and prefix of the target's name, by kind of disk
 _BUSES = {'virtio-blk': ('virtio', 'vd'), 'virtio-scsi': ('scsi', 'sd'),
           'ide': ('ide', 'hd')}
-#: devices that write into a file of the guest's folder
+#: devices that write into a file of the guest's directory
 _CHARACTER_DEVICES = ('serial', 'console', 'channel', 'parallel')
 
 
@@ -73,7 +73,7 @@ def disks(xml):
 
 
 def moved(xml, binary, old_dir, new_dir):
-    """Return XML of the same guest with another folder and QEMU."""
+    """Return XML of the same guest with another directory and QEMU."""
     root = ElementTree.fromstring(xml)
     root.find('./devices/emulator').text = os.fspath(binary)
     for kind in _CHARACTER_DEVICES:
@@ -92,7 +92,7 @@ def _check(spec):
         no('firmware', spec.firmware, 'libvirt passes no -L to QEMU')
     if spec.memory_path is not None:
         no('memory_path', spec.memory_path,
-           'libvirt takes folders for memory from qemu.conf')
+           'libvirt takes directories for memory from qemu.conf')
     if spec.cpu is not None and ',' in spec.cpu:
         no('cpu', spec.cpu, 'libvirt takes the name of a model')
     for disk in spec.disks:

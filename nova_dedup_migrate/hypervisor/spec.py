@@ -86,8 +86,8 @@ class GuestSpec:
     :param memory_mib: RAM in MiB
     :param machine: pc or q35, or a versioned name of these
     :param accel: tcg or kvm
-    :param firmware: folder of the firmware, default QEMU's own
-    :param memory_path: hugetlbfs mount or folder that backs RAM
+    :param firmware: directory of the firmware, default QEMU's own
+    :param memory_path: hugetlbfs mount or directory that backs RAM
     :param memory_share: map RAM shared
     :param channels: besides the console on COM1, which is always there
     :param extra_args: appended to the command line

@@ -27,7 +27,7 @@ static struct {
 } pool[POOL];
 static uint64_t serials, random_state = 1181783497276652981u;
 static uint64_t page[PAGE_WORDS];
-static char folder[64];
+static char directory[64];
 static atomic_bool dirty;
 
 static uint64_t below(uint64_t limit)
@@ -46,7 +46,7 @@ static int open_file(unsigned i, int flags)
     char path[96];
     int fd;
 
-    snprintf(path, sizeof(path), "%s/s%llu", folder,
+    snprintf(path, sizeof(path), "%s/s%llu", directory,
              (unsigned long long)pool[i].serial);
     fd = open(path, flags | O_CLOEXEC, 0600);
     if (fd < 0) {
@@ -88,7 +88,7 @@ static void delete(unsigned i)
 {
     char path[96];
 
-    snprintf(path, sizeof(path), "%s/s%llu", folder,
+    snprintf(path, sizeof(path), "%s/s%llu", directory,
              (unsigned long long)pool[i].serial);
     if (unlink(path)) {
         note_error("%s: unlink: %s", path, strerror(errno));
@@ -123,10 +123,10 @@ static bool prepare(void)
     if (!disk) {
         return false;
     }
-    snprintf(folder, sizeof(folder), "/data/%s/small", disk);
-    if (mkdir(folder, 0700)) {
-        note_error("%s: %s", folder, strerror(errno));
-        folder[0] = 0;
+    snprintf(directory, sizeof(directory), "/data/%s/small", disk);
+    if (mkdir(directory, 0700)) {
+        note_error("%s: %s", directory, strerror(errno));
+        directory[0] = 0;
         return false;
     }
     return true;
@@ -138,7 +138,7 @@ uint64_t small_some(uint64_t *read)
     uint64_t wrote = 0;
 
     *read = 0;
-    if (!folder[0] && !prepare()) {
+    if (!directory[0] && !prepare()) {
         return 0;
     }
     if (!pool[i].serial) {
@@ -167,7 +167,7 @@ uint64_t small_verify_all(void)
     return verified;
 }
 
-/* By a thread of its own: nothing but the folder is touched. */
+/* By a thread of its own: nothing but the directory is touched. */
 void small_flush(void)
 {
     int fd;
@@ -175,9 +175,9 @@ void small_flush(void)
     if (!atomic_exchange(&dirty, false)) {
         return;
     }
-    fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || syncfs(fd)) {
-        note_error("%s: syncfs: %s", folder, strerror(errno));
+        note_error("%s: syncfs: %s", directory, strerror(errno));
     }
     if (fd >= 0) {
         close(fd);

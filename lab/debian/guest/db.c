@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FOLDER "/run/lab-guest"
+#define DIRECTORY "/run/lab-guest"
 #define SOCKET "/var/run/postgresql/.s.PGSQL.5432"
 #define FOREVER_S "1000000"
 #define STOP_US 20000000
@@ -215,7 +215,7 @@ static void become_pgbench(int wait, uint64_t milli, unsigned clients,
     char *argv[] = {
         "pgbench", "-n", "-c", number, "-j", "1", "-T", FOREVER_S,
         "-b", select ? "select-only" : "tpcb-like", "-l",
-        "--log-prefix=" FOLDER "/log", "-R", rate, "bench", NULL,
+        "--log-prefix=" DIRECTORY "/log", "-R", rate, "bench", NULL,
     };
 
     snprintf(number, sizeof(number), "%u", clients);
@@ -237,8 +237,8 @@ static int make_log(pid_t pid)
     const struct passwd *user = query_user();
     char path[64];
 
-    mkdir(FOLDER, 0755);
-    snprintf(path, sizeof(path), FOLDER "/log.%d", (int)pid);
+    mkdir(DIRECTORY, 0755);
+    snprintf(path, sizeof(path), DIRECTORY "/log.%d", (int)pid);
     if (!user || mkfifo(path, 0600) || chown(path, user->pw_uid, -1)) {
         return -1;
     }
@@ -250,7 +250,7 @@ static void remove_log(pid_t pid)
 {
     char path[64];
 
-    snprintf(path, sizeof(path), FOLDER "/log.%d", (int)pid);
+    snprintf(path, sizeof(path), DIRECTORY "/log.%d", (int)pid);
     unlink(path);
 }
 

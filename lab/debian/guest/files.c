@@ -63,9 +63,9 @@ static int visit(const char *path, const struct stat *status, int kind,
     return 0;
 }
 
-static void walk(const char *folder)
+static void walk(const char *directory)
 {
-    nftw(folder, visit, 16, FTW_PHYS);
+    nftw(directory, visit, 16, FTW_PHYS);
 }
 
 uint64_t files_warm(bool web, bool db)

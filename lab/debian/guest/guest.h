@@ -35,8 +35,8 @@
 #include <sys/types.h>
 
 struct config {
-    const char *files;          /* folder of the web server's files */
-    const char *database;       /* PostgreSQL's data folder */
+    const char *files;          /* directory of the web server's files */
+    const char *database;       /* PostgreSQL's data directory */
     unsigned port;              /* the web server's, on the loopback */
     uint64_t seed;
     unsigned count, pages;      /* files, and pages of each */

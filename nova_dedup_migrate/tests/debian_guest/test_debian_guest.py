@@ -37,9 +37,9 @@ class DebianGuestTest(base.TestCase):
         if os.geteuid() != 0:
             self.skipTest('only root can make the Debian guest')
         super().setUp()
-        self.folder = self.temporary_dir()
+        self.directory = self.temporary_dir()
         self.rig = rig.Guest(self.binary,
-                             image.own_copy(self.folder / 'disk.raw'))
+                             image.own_copy(self.directory / 'disk.raw'))
         self.addCleanup(lambda: self.rig.destroy())
         self.say('booted in %.0f s', self.rig.start())
 
@@ -102,7 +102,7 @@ class DebianGuestTest(base.TestCase):
         self.asked_by_agent()
         found = self.rig.list()
         flags = self.rig.page_flags()
-        compared = self.rig.verify(found, self.folder, flags)
+        compared = self.rig.verify(found, self.directory, flags)
         self.say('listed %d pages in %.2f s, coverage %.2f %%, %d of %d '
                  'differ from the disk', found.pages,
                  found.numbers['us'] / 1e6, 100 * compared.coverage,
@@ -111,7 +111,7 @@ class DebianGuestTest(base.TestCase):
         # the guest runs while it lists, and some pages change
         self.assertLess(len(compared.wrong), 0.001 * compared.right)
         self.assertGreaterEqual(compared.right, WEB_BYTES // 4096)
-        rest = pageflags.rest(self.rig.memory(self.folder), flags,
+        rest = pageflags.rest(self.rig.memory(self.directory), flags,
                               compared.listed)
         self.say('left to be sent, %.0f MB: %s', rest.total() / 1e6,
                  ', '.join('%s %.1f' % (name, size / 1e6)
@@ -154,7 +154,7 @@ class DebianGuestTest(base.TestCase):
             paused=True, max_bandwidth=RATE)).wait(900)
         with contextlib.ExitStack() as images:
             here, arrived = (
-                guest.save_memory(self.folder / guest.name)
+                guest.save_memory(self.directory / guest.name)
                 for guest in (source, there))
             images.callback(here.remove)
             images.callback(arrived.remove)

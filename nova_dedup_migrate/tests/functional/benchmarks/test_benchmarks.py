@@ -19,12 +19,12 @@ class BenchmarksTest(base.TestCase):
         qemus.require(self, 'stock')
         qemus.require(self, 'patched')
         super().setUp()
-        self.folder = self.temporary_dir()
+        self.directory = self.temporary_dir()
 
     def run_main(self, main, *arguments):
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
-            status = main([*arguments, '--output', str(self.folder)])
+            status = main([*arguments, '--output', str(self.directory)])
         self.assertEqual(0, status, said.getvalue())
         return said.getvalue()
 
@@ -32,7 +32,7 @@ class BenchmarksTest(base.TestCase):
         arguments = ('--quick', '--only', '60 %, unlimited')
         said = self.run_main(shared_storage.main, *arguments)
         self.assertIn('[2/2]', said)
-        path = self.folder / 'quick.jsonl'
+        path = self.directory / 'quick.jsonl'
         lines = path.read_text().splitlines(keepends=True)
         self.assertEqual(2, len(lines))
         # as if it had been killed during the second run
@@ -40,20 +40,20 @@ class BenchmarksTest(base.TestCase):
         said = self.run_main(shared_storage.main, *arguments)
         self.assertIn('1 of 2 runs are done', said)
         self.assertNotIn('[1/2]', said)
-        report = json.loads((self.folder / 'shared-storage.json')
+        report = json.loads((self.directory / 'shared-storage.json')
                             .read_text())
         cell, = report['cells']
         # No more than that: how much is saved depends on how busy the
         # machine is, as the link takes over what storage does not deliver.
         self.assertGreater(
             cell['comparisons']['dedup']['bytes_ratio']['median'], 0)
-        self.assertFalse((self.folder / 'failed').exists())
+        self.assertFalse((self.directory / 'failed').exists())
 
     def test_overhead_without_a_guest(self):
         said = self.run_main(overhead.main, '--parts', 'ring', '--pairs',
                              '1', '--slice', '0.05')
         self.assertIn('null device, 4 KiB at random', said)
-        report = json.loads((self.folder / 'overhead.json').read_text())
+        report = json.loads((self.directory / 'overhead.json').read_text())
         for case in report['cases']:
             self.assertLessEqual(case['map']['bytes'],
                                  0.004 * case['map']['ram'])

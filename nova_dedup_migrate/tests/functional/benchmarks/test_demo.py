@@ -16,21 +16,21 @@ class DemoTest(base.TestCase):
 
     def demo(self, *arguments):
         """Run it; return (exit status, what it printed, its report)."""
-        folder = self.temporary_dir()
+        directory = self.temporary_dir()
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
             status = demo.main(['--memory', '256', '--duplicates', '35',
-                                '--output', str(folder), *arguments])
-        report = json.loads((folder / 'report.json').read_text())
-        self.assertTrue((folder / 'bytes-over-time.png').stat().st_size)
+                                '--output', str(directory), *arguments])
+        report = json.loads((directory / 'report.json').read_text())
+        self.assertTrue((directory / 'bytes-over-time.png').stat().st_size)
         # what is large is gone, the logs are there
         self.assertEqual(
-            set(), {p.suffix for p in folder.rglob('*')
+            set(), {p.suffix for p in directory.rglob('*')
                     if p.suffix in ('.bin', '.raw', '.qcow2')})
         for name in arguments[arguments.index('--runs') + 1].split(','):
             for side in ('source', 'destination'):
                 self.assertTrue(
-                    (folder / name / side / 'qemu.log').exists())
+                    (directory / name / side / 'qemu.log').exists())
         return status, said.getvalue(), report
 
     def check(self, run):

@@ -25,11 +25,11 @@ class GuestTest(base.TestCase):
     def setUp(self):
         self.binary = qemus.require(self, 'stock')
         super().setUp()
-        self.folder = self.temporary_dir()
+        self.directory = self.temporary_dir()
 
     def make_disk(self, **given):
         return disk.make_disk(
-            self.folder / 'disk', mib=MIB,
+            self.directory / 'disk', mib=MIB,
             qemu_img=binaries.tool(binaries.find('stock', self.binary),
                                    'qemu-img'), **given)
 

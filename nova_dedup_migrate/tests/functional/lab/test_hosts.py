@@ -82,7 +82,7 @@ class LabCase(base.TestCase):
 
 class HostTest(LabCase):
 
-    def test_hosts_have_names_folders_and_addresses_of_their_own(self):
+    def test_hosts_have_names_directories_and_addresses_of_their_own(self):
         lab = self.lab(networks=('lan', 'wan'))
         one, two = lab.add_host('one'), lab.add_host('two', ['wan'])
         self.assertEqual('one\n', one.run(['hostname']).stdout)
@@ -93,8 +93,8 @@ class HostTest(LabCase):
         self.assertEqual({'lo', 'eth0'}, set(
             two.run(['ls', '/sys/class/net']).stdout.split()))
         for host in (one, two):
-            folder = host.private('/etc/nova-dedup-migrate-test/deep')
-            (folder / 'name').write_text(host.name)
+            directory = host.private('/etc/nova-dedup-migrate-test/deep')
+            (directory / 'name').write_text(host.name)
             self.assertEqual(host.name, host.run(
                 ['cat', '/etc/nova-dedup-migrate-test/deep/name']).stdout)
             self.assertEqual(host.name, (

@@ -101,8 +101,8 @@ def _busybox(linux, machine):
                 if path.is_file())
 
 
-def _helper(folder, machine):
-    path = folder / 'helper'
+def _helper(directory, machine):
+    path = directory / 'helper'
     subprocess.run(
         [machine.tools + 'gcc', '-O1', '-Wall', '-static', '-o', path,
          pathlib.Path(__file__).parent / 'helper.c'], check=True)
@@ -114,11 +114,11 @@ def _build(linux, work):
     files = {'/bin/busybox': _busybox(linux, machine).read_bytes()}
     for name in _PROGRAMS if machine is architecture.X86 else ():
         files.update(_program_files(name))
-    with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
+    with tempfile.TemporaryDirectory() as directory:
+        directory = pathlib.Path(directory)
         files['/bin/page-cache-lister'] = guest.compile_lister(
-            folder, machine.tools).read_bytes()
-        files['/bin/helper'] = _helper(folder, machine).read_bytes()
+            directory, machine.tools).read_bytes()
+        files['/bin/helper'] = _helper(directory, machine).read_bytes()
     base = kernel.in_load_order(_MODULES, linux.module_files())
     modules = kernel.in_load_order(_MODULES + _MORE_MODULES,
                                    linux.module_files())
@@ -130,14 +130,14 @@ def _build(linux, work):
         f'{name}.ko\n' for name in modules if name not in base).encode()
     files['/bin/more-modules'] = _MORE.encode()
     files['/init'] = _INIT.encode()
-    folders = {'/dev', '/proc', '/sys', '/tmp', '/mnt', '/sbin', '/etc',
+    directories = {'/dev', '/proc', '/sys', '/tmp', '/mnt', '/sbin', '/etc',
                '/run'}
     for path in files:
-        folders.update(str(p) for p in pathlib.PurePath(path).parents)
-    folders.discard('/')
+        directories.update(str(p) for p in pathlib.PurePath(path).parents)
+    directories.discard('/')
     with open(work / 'initrd', 'wb') as out:
         archive = cpio.CpioWriter(out)
-        for path in sorted(folders):
+        for path in sorted(directories):
             archive.directory(path[1:])
         archive.character_device('dev/console', 5, 1)
         for path, data in files.items():

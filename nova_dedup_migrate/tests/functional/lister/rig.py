@@ -128,23 +128,23 @@ class Guest:
         return {number for number, value in enumerate(flags)
                 if value & (wanted | not_ours) == wanted}
 
-    def memory(self, folder):
+    def memory(self, directory):
         """Stop the guest, dump its memory, return it as bytes."""
         self.guest.pause()
-        path = pathlib.Path(folder) / 'memory'
+        path = pathlib.Path(directory) / 'memory'
         self.guest.qmp('pmemsave', val=self.memory_at,
                        size=self.memory_mib << 20, filename=str(path))
         data = path.read_bytes()
         path.unlink()
         return data
 
-    def verify(self, found, folder, *flags):
+    def verify(self, found, directory, *flags):
         """Compare a listing with memory and disks; the guest stays stopped.
 
         :param flags: page_flags() taken just before or after the listing;
             with several, a page has to be clean in all of them
         """
-        memory = self.memory(folder)
+        memory = self.memory(directory)
         contents = [pathlib.Path(disk.path).read_bytes()
                     for disk in self.disks]
         right, wrong, unwritten, listed = 0, [], 0, set()

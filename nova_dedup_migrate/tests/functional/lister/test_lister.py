@@ -45,11 +45,11 @@ class ListerCase(base.TestCase):
         if reason:
             self.skipTest(reason)
         super().setUp()
-        self.folder = self.temporary_dir()
+        self.directory = self.temporary_dir()
 
     def disk(self, name, mib, kind, *options):
         try:
-            return rig.make_disk(self.folder / name, mib, kind, *options)
+            return rig.make_disk(self.directory / name, mib, kind, *options)
         except FileNotFoundError as error:
             self.skipTest('%s is not installed' % error.filename)
 
@@ -91,7 +91,7 @@ class FileSystemTest(ListerCase):
                          found.skipped)
         self.assertEqual((WHOLE, FILES), (walked.status, walked.method),
                          walked.skipped)
-        compared = guest.verify(found, self.folder, flags)
+        compared = guest.verify(found, self.directory, flags)
         self.assert_right(found, compared)
         self.assertGreater(compared.coverage, 0.95)
         self.assertEqual(0, found.numbers['disk_bytes'])
@@ -100,7 +100,7 @@ class FileSystemTest(ListerCase):
                                              'not_read', 'no_place')))
         # 32 + 5 + 3 MiB, and the small ones
         self.assertGreater(found.numbers['data_pages'], 40 << 8)
-        by_walking = guest.verify(walked, self.folder, flags)
+        by_walking = guest.verify(walked, self.directory, flags)
         self.assert_right(walked, by_walking)
         self.assertGreater(by_walking.coverage, 0.9)
         guest.guest.cont()
@@ -136,9 +136,9 @@ class FileSystemTest(ListerCase):
             self.assertEqual(FILES, tiny.method)
         if tiny.method == FILES:
             self.assertIn('memory', self.skipped(tiny, METHOD)[0])
-        self.assert_right(tiny, guest.verify(tiny, self.folder))
+        self.assert_right(tiny, guest.verify(tiny, self.directory))
         guest.guest.cont()
-        self.assert_right(small, guest.verify(small, self.folder))
+        self.assert_right(small, guest.verify(small, self.directory))
         guest.guest.cont()
 
     def check_locked_down(self, guest):
@@ -149,7 +149,7 @@ class FileSystemTest(ListerCase):
         self.assertEqual(FILES, found.method, found.skipped)
         self.assertIn('/proc/kcore', self.skipped(found, METHOD)[0])
         # It is still written to.
-        self.assert_right(found, guest.verify(found, self.folder),
+        self.assert_right(found, guest.verify(found, self.directory),
                           wrong=found.pages // 20)
 
     def check_busy(self, guest):
@@ -161,7 +161,7 @@ class FileSystemTest(ListerCase):
         for _ in range(3):
             found = guest.list()
             self.assertEqual(WHOLE, found.status)
-        compared = guest.verify(found, self.folder)
+        compared = guest.verify(found, self.directory)
         # What was written between the look and the stop
         self.assert_right(found, compared, wrong=found.pages // 20)
         self.assertGreater(found.pages, 30 << 8)
@@ -198,7 +198,8 @@ class FileSystemTest(ListerCase):
         flags = guest.page_flags()
         found = guest.list()
         # Memory is short: pages are given up meanwhile.
-        compared = guest.verify(found, self.folder, flags, guest.page_flags())
+        compared = guest.verify(found, self.directory, flags,
+                                guest.page_flags())
         self.assert_right(found, compared)
         self.assertGreater(compared.coverage, 0.95)
         self.assertGreater(found.pages, 100 << 8)
@@ -256,7 +257,7 @@ class LayersTest(ListerCase):
         back = {number: place for place, number in enumerate(order)}
         for extent in found.extents:
             extent.disk = back[extent.disk]
-        compared = guest.verify(found, self.folder, flags)
+        compared = guest.verify(found, self.directory, flags)
         self.assert_right(found, compared)
         self.assertGreater(compared.coverage, 0.95)
         self.assertEqual({0, 1, 2}, {e.disk for e in found.extents
@@ -288,7 +289,7 @@ class LayersTest(ListerCase):
         found = guest.list()
         self.assertIn('btrfs', self.skipped(found, FILE_SYSTEM)[0])
         self.assertIn('crypt', self.skipped(found, ENCRYPTED)[0])
-        compared = guest.verify(found, self.folder)
+        compared = guest.verify(found, self.directory)
         self.assert_right(found, compared)
         # An overlay's files are those of the file systems below.
         self.assertGreaterEqual(sum(e.pages for e in found.extents
@@ -342,6 +343,6 @@ class PortTest(ListerCase):
             connection.settimeout(60)
             connection.sendall(self.request(9))
             found = self.receive(connection, 9)
-        compared = guest.verify(found, self.folder)
+        compared = guest.verify(found, self.directory)
         self.assert_right(found, compared)
         self.assertGreater(compared.right, 39 << 8)

@@ -223,9 +223,9 @@ class Rig:
         return result
 
     def _compare(self, result):
-        folder = self.test.temporary_dir()
-        there = self.destination.save_memory(folder / 'destination')
-        here = self.source.save_memory(folder / 'source')
+        directory = self.test.temporary_dir()
+        there = self.destination.save_memory(directory / 'destination')
+        here = self.source.save_memory(directory / 'source')
         result.differing = memory.compare(here, there).differing
         result.wrong = tuple(self.model.wrong_pages(there))
         # or the model is no use

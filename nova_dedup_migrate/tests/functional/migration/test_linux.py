@@ -30,7 +30,7 @@ class LinuxTest(base.TestCase):
     def setUp(self):
         self.binary = qemus.require(self, 'patched')
         super().setUp()
-        self.folder = self.temporary_dir()
+        self.directory = self.temporary_dir()
 
     def boot(self, devices, format='raw', layout='whole', mode='mixed',
              inject='', iothread=False, append='', **given):
@@ -39,7 +39,7 @@ class LinuxTest(base.TestCase):
                             'qemu-img')
         linux = image.guest_image()
         images = [disk.make_disk(
-            self.folder / 'disk', mib=MIB // len(devices), seed=n + 1,
+            self.directory / 'disk', mib=MIB // len(devices), seed=n + 1,
             format=format, layout=layout, qemu_img=img, name='data%d' % n)
             for n in range(len(devices))]
         work = workload.Workload(mode=mode, cache=MIB, anon=4, rate=2000,
@@ -81,8 +81,8 @@ class LinuxTest(base.TestCase):
         migration = source.migrate(destination, options.MigrationOptions(
             paused=True, **given))
         last = migration.wait(120)
-        here = source.save_memory(self.folder / 'source')
-        there = destination.save_memory(self.folder / 'destination')
+        here = source.save_memory(self.directory / 'source')
+        there = destination.save_memory(self.directory / 'destination')
         self.assertEqual(0, memory.compare(here, there).differing)
         here.remove()
         there.remove()
@@ -147,8 +147,8 @@ class LinuxTest(base.TestCase):
         self.talk.command('drop')
         migration.set_rate(None)
         migration.wait(120)
-        here = source.save_memory(self.folder / 'source')
-        there = what.save_memory(self.folder / 'destination')
+        here = source.save_memory(self.directory / 'source')
+        there = what.save_memory(self.directory / 'destination')
         self.assertEqual(0, memory.compare(here, there).differing)
         self.talk = self.connect(what)
         what.cont()

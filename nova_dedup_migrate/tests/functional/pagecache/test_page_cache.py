@@ -37,7 +37,7 @@ class PageCacheTest(base.TestCase):
         if reason:
             self.skipTest(reason)
         super().setUp()
-        self.folder = self.temporary_dir()
+        self.directory = self.temporary_dir()
 
     def booted(self, *disks):
         rigged = rig.Guest(
@@ -49,7 +49,7 @@ class PageCacheTest(base.TestCase):
 
     def disk(self, name='disk'):
         try:
-            return rig.make_disk(self.folder / name, 96, 'ext4')
+            return rig.make_disk(self.directory / name, 96, 'ext4')
         except FileNotFoundError as error:
             self.skipTest('%s is not installed' % error.filename)
 
@@ -92,8 +92,9 @@ class PageCacheTest(base.TestCase):
         source.arm_dedup(copy='own')
         last = source.migrate(destination, options.MigrationOptions(
             paused=True)).wait(300)
-        result = memory.compare(source.save_memory(self.folder / 'source'),
-                                destination.save_memory(self.folder / 'there'))
+        result = memory.compare(
+            source.save_memory(self.directory / 'source'),
+            destination.save_memory(self.directory / 'there'))
         self.assertEqual(0, result.differing, result.addresses)
         self.assertGreater(last.dedup.source.record_pages,
                            0.9 * found.taken_pages)

@@ -9,17 +9,17 @@ class ContentTest(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.folder = self.temporary_dir()
+        self.directory = self.temporary_dir()
 
     def ram(self, *pages):
-        path = self.folder / 'ram'
+        path = self.directory / 'ram'
         path.write_bytes(b''.join(pages))
         size = 4096 * len(pages)
         return memory.RamImage(
             (memory.RamFile(memory.RamRange(0, size), path),))
 
     def test_counts(self):
-        image = self.folder / 'disk'
+        image = self.directory / 'disk'
         image.write_bytes(pattern.page(1, 0, 0) + bytes(4096)
                           + pattern.page(1, 0, 1))
         ram = self.ram(bytes(4096), pattern.page(1, 0, 1),
@@ -30,7 +30,7 @@ class ContentTest(base.TestCase):
         self.assertAlmostEqual(2 / 3, found.share)
 
     def test_file_system_that_is_not_aligned(self):
-        image = self.folder / 'disk'
+        image = self.directory / 'disk'
         image.write_bytes(bytes(63 * 512) + pattern.page(1, 0, 0))
         ram = self.ram(pattern.page(1, 0, 0))
         self.assertEqual(
@@ -40,7 +40,7 @@ class ContentTest(base.TestCase):
     def test_all_layers_of_a_chain_count(self):
         layers = []
         for number in range(2):
-            layers.append(self.folder / f'layer{number}')
+            layers.append(self.directory / f'layer{number}')
             layers[-1].write_bytes(pattern.page(number, 0, 0))
         ram = self.ram(pattern.page(0, 0, 0), pattern.page(1, 0, 0))
         self.assertEqual(2, content.analyse(ram, layers).duplicate)

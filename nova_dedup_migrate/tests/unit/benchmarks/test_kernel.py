@@ -13,10 +13,10 @@ def module(*depends):
 class LoadOrderTest(base.TestCase):
 
     def files(self, **modules):
-        folder = self.temporary_dir()
+        directory = self.temporary_dir()
         files = {}
         for name, depends in modules.items():
-            files[name] = folder / (name + '.ko')
+            files[name] = directory / (name + '.ko')
             files[name].write_bytes(module(*depends))
         return files
 

@@ -40,9 +40,9 @@ class OverheadReportTest(base.TestCase):
         self.assertIn('0.200%', text)
         self.assertEqual(['yes', 'no', 'too few pairs'],
                          [one['outcome'] for one in report['cases']])
-        folder = self.temporary_dir()
-        overhead_report.write(report, folder)
+        directory = self.temporary_dir()
+        overhead_report.write(report, directory)
         self.assertEqual(report, json.loads(
-            (folder / 'overhead.json').read_text()))
-        self.assertIn('make it', (folder / 'overhead.inc').read_text())
-        self.assertTrue((folder / 'overhead.svg').exists())
+            (directory / 'overhead.json').read_text()))
+        self.assertIn('make it', (directory / 'overhead.inc').read_text())
+        self.assertTrue((directory / 'overhead.svg').exists())

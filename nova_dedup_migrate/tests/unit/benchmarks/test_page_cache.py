@@ -267,16 +267,16 @@ class PublishTest(ReportCase):
                          failed_requests=0),
             teleport=record(20.0, 70e6, 'stock', 0.97,
                             page_cache=listed(0.1, 96_000, 100_000)))
-        folder = self.temporary_dir() / 'results'
-        publish.write(report, folder)
-        main = (folder / 'page-cache-main.inc').read_text()
+        directory = self.temporary_dir() / 'results'
+        publish.write(report, directory)
+        main = (directory / 'page-cache-main.inc').read_text()
         self.assertIn('teleport [#stock]_', main)
         self.assertIn('.. [#stock] ', main)
         self.assertIn('0.14', main)
         self.assertIn('487', main)
         self.assertIn('page-cache-debian-web-server-100-mbit-s.svg',
-                      (folder / 'page-cache-series.inc').read_text())
-        load = (folder / 'page-cache-load.inc').read_text()
+                      (directory / 'page-cache-series.inc').read_text())
+        load = (directory / 'page-cache-load.inc').read_text()
         self.assertIn(' 1.25 ', load)
         self.assertEqual(report, json.loads(
-            (folder / 'page-cache.json').read_text()))
+            (directory / 'page-cache.json').read_text()))

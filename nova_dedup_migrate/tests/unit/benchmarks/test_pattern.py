@@ -38,10 +38,10 @@ class PatternTest(base.TestCase):
 
     def test_files_of_a_disk(self):
         tool = self.fill_tool()
-        folder = self.temporary_dir()
-        subprocess.run([tool, folder, '9', '2', '3'], check=True)
+        directory = self.temporary_dir()
+        subprocess.run([tool, directory, '9', '2', '3'], check=True)
         self.assertEqual(['f00000', 'f00001'],
-                         sorted(path.name for path in folder.iterdir()))
+                         sorted(path.name for path in directory.iterdir()))
         self.assertEqual(
             b''.join(pattern.page(9, 1, n) for n in range(3)),
-            (folder / 'f00001').read_bytes())
+            (directory / 'f00001').read_bytes())

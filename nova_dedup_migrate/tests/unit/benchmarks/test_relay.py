@@ -9,13 +9,13 @@ class RelayTest(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        folder = self.temporary_dir()
+        directory = self.temporary_dir()
         self.server = socket.socket(socket.AF_UNIX)
         self.addCleanup(self.server.close)
-        self.server.bind(str(folder / 'real'))
+        self.server.bind(str(directory / 'real'))
         self.server.listen()
-        self.path = folder / 'link'
-        self.relay = relay.Relay(self.path, folder / 'real')
+        self.path = directory / 'link'
+        self.relay = relay.Relay(self.path, directory / 'real')
         self.addCleanup(self.relay.close)
 
     def pair(self):

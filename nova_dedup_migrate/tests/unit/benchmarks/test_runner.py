@@ -37,8 +37,8 @@ class Summary:
         return report['command']
 
     @staticmethod
-    def write(report, folder):
-        (folder / 'report').write_text(json.dumps(report))
+    def write(report, directory):
+        (directory / 'report').write_text(json.dumps(report))
 
 
 class Small(runner.Bench):
@@ -80,17 +80,17 @@ class RunnerTest(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.folder = self.temporary_dir()
+        self.directory = self.temporary_dir()
 
     def go(self, small, *words):
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             status = runner.main(
-                small, ['--output', str(self.folder), *words])
+                small, ['--output', str(self.directory), *words])
         return status, out.getvalue() + err.getvalue()
 
     def report(self):
-        return json.loads((self.folder / 'report').read_text())
+        return json.loads((self.directory / 'report').read_text())
 
     def test_all_is_measured_and_written(self):
         small = Small()

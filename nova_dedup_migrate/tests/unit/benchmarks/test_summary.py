@@ -114,16 +114,16 @@ class SummaryTest(base.TestCase):
         self.assertIsNone(summary.link_rate(cell, []))
 
     def test_published(self):
-        folder = self.temporary_dir() / 'new'
+        directory = self.temporary_dir() / 'new'
         report = self.build(runs([record(4.0, 70e6, 10)],
                                  [dedup_record(1.0, 25e6, 12)]))
-        publish.write(report, folder)
+        publish.write(report, directory)
         self.assertEqual(
             json.loads(json.dumps(report)),
-            json.loads((folder / 'shared-storage.json').read_text()))
-        made = (folder / 'shared-storage-made.inc').read_text()
+            json.loads((directory / 'shared-storage.json').read_text()))
+        made = (directory / 'shared-storage-made.inc').read_text()
         self.assertIn('make it', made)
-        self.assertTrue((folder / 'shared-storage-grid-time.svg').exists())
+        self.assertTrue((directory / 'shared-storage-grid-time.svg').exists())
 
     def test_simple_table(self):
         self.assertEqual('=  ==\na  b\n=  ==\n\\  cc\n=  ==',

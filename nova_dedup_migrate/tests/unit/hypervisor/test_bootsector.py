@@ -22,9 +22,9 @@ class BootSectorTest(base.TestCase):
 
     def test_other_seed_other_payload(self):
         spec = bootsector.BootSector(chunks=1)
-        folder = self.temporary_dir()
-        one = spec.write_image(folder / 'a').read_bytes()
-        other = spec.write_image(folder / 'b', seed=2).read_bytes()
+        directory = self.temporary_dir()
+        one = spec.write_image(directory / 'a').read_bytes()
+        other = spec.write_image(directory / 'b', seed=2).read_bytes()
         self.assertNotEqual(one, other)
 
     def test_out_of_range(self):

@@ -7,23 +7,23 @@ from nova_dedup_migrate.tests import base
 class TestSettings(base.TestCase):
 
     def test_what_is_saved_is_loaded(self):
-        folder = self.temporary_dir()
+        directory = self.temporary_dir()
         ours = settings.Settings('volume', ('stock', 'dedup'),
                                  ('patched', 'stock'), 1, 2)
-        ours.save(folder)
-        loaded = settings.Settings.load(folder)
+        ours.save(directory)
+        loaded = settings.Settings.load(directory)
         self.assertEqual(ours, loaded)
         self.assertEqual(ours.password, loaded.password)
 
-    def test_no_folder_has_no_settings(self):
+    def test_no_directory_has_no_settings(self):
         self.assertIsNone(settings.Settings.load(self.temporary_dir()))
 
     def test_a_damaged_file_is_named(self):
-        folder = self.temporary_dir()
+        directory = self.temporary_dir()
         for text in ('{', '[]', '{"drivers": [], "qemus": [], "x": 1}'):
-            (folder / 'settings.json').write_text(text)
+            (directory / 'settings.json').write_text(text)
             error = self.assertRaises(errors.LabError,
-                                      settings.Settings.load, folder)
+                                      settings.Settings.load, directory)
             self.assertIn('make lab-down', str(error))
 
     def test_two_labs_with_other_passwords_are_the_same(self):

@@ -46,9 +46,9 @@ class TestFailures(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.folder = self.temporary_dir()
+        self.directory = self.temporary_dir()
         patch = mock.patch.dict(os.environ, {
-            'NOVA_DEDUP_MIGRATE_CACHE': str(self.folder)})
+            'NOVA_DEDUP_MIGRATE_CACHE': str(self.directory)})
         patch.start()
         self.addCleanup(patch.stop)
 
@@ -64,22 +64,22 @@ class TestFailures(base.TestCase):
         error = self.assertRaises(
             errors.BuildError, debian.run_logged,
             ['sh', '-c', 'echo "E: tired" >&2; echo "$TMPDIR"; exit 3'],
-            self.folder)
+            self.directory)
         self.assertIn('sh failed: E: tired, see', str(error))
-        self.assertIn(str(self.folder),
-                      (self.folder / 'debian-sh.log').read_text())
+        self.assertIn(str(self.directory),
+                      (self.directory / 'debian-sh.log').read_text())
 
     def test_a_command_that_is_missing(self):
         error = self.assertRaises(
             errors.BuildError, debian.run_logged, ['no-such-tool'],
-            self.folder)
+            self.directory)
         self.assertEqual('no-such-tool is not installed', str(error))
 
     @mock.patch.object(os, 'geteuid', autospec=True, return_value=1000)
     def test_only_root_can(self, _):
         self.assertRaises(errors.BuildError, image.build)
         # nothing that looks like an image is left
-        self.assertEqual([], [path for path in self.folder.glob('debian/*')
+        self.assertEqual([], [path for path in self.directory.glob('debian/*')
                               if not path.name.startswith('.')])
 
     @mock.patch.object(sys, 'stderr')

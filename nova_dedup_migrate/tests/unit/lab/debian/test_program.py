@@ -57,17 +57,17 @@ class ProgramTest(base.TestCase):
         super().setUpClass()
         if shutil.which('gcc') is None:
             raise unittest.SkipTest('no gcc')
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.program, cls.fill = (pathlib.Path(folder.name, name)
+        directory = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(directory.cleanup)
+        cls.program, cls.fill = (pathlib.Path(directory.name, name)
                                  for name in ('lab-guest', 'fill'))
         compile_program([SOURCE / 'fill.c'], cls.fill)
         compile_program(image.PROGRAM, cls.program, '-Werror')
 
     def setUp(self):
         super().setUp()
-        self.folder = self.temporary_dir()
-        self.files = self.folder / 'web'
+        self.directory = self.temporary_dir()
+        self.files = self.directory / 'web'
         self.files.mkdir()
         subprocess.run([self.fill, self.files, '1', str(_FILES),
                         str(_PAGES)], check=True)
@@ -75,7 +75,7 @@ class ProgramTest(base.TestCase):
     def start(self, *options):
         pipe = PipeLine([self.program, '--stdio', '--files', self.files,
                          '--count', str(_FILES),
-                         '--database', self.folder, *options])
+                         '--database', self.directory, *options])
         self.addCleanup(pipe.close)
         self.pipe = pipe
         return client.DebianGuest(pipe)
