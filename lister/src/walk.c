@@ -175,7 +175,7 @@ static void walk_directory(struct walk *w, int parent, dev_t device, int depth)
     int here = openat(parent, ".", O_PATH | O_CLOEXEC);
     long got;
 
-    /* With this look-up the kernel knows who may search the parent: access
+    /* With this look-up the kernel knows who may search the directory: access
      * lists that it would have to read first end a cached look-up. */
     if (here >= 0) {
         close(here);
