@@ -111,7 +111,7 @@ functional: lab-env ## Run the tests that start QEMU
 .PHONY: debian-guest-check
 debian-guest-check: lab-ready ## Boot the lab's Debian guest, migrate it under load
 	$(RUN_LAB) stestr run --serial \
-	    --test-path ./nova_dedup_migrate/tests/debian_guest $(ARGS)
+	    --test-path ./guests/tests/debian $(ARGS)
 
 .PHONY: pep8
 pep8: lab-env ## Check the style

@@ -16,11 +16,11 @@ from pathlib import Path
 import sys
 import tempfile
 
-from benchmarks import binaries
 from benchmarks import rst
 from benchmarks import spread
-from benchmarks.guest.errors import GuestError
-from nova_dedup_migrate.tests.functional.lister import rig
+from guests.errors import GuestError
+from guests.lister import rig
+from testkit import qemus
 
 NAME = 'lister'
 #: Lister's option --method -> the number a listing has for it
@@ -236,13 +236,13 @@ def main() -> int:
         parser.error('--mib is 64 to 16384, --repeat at least 1')
     results = {}
     try:
-        binary = binaries.find('stock', args.stock_binary)
+        binary = qemus.find('stock', args.stock_binary)
         for case in cases(args.mib):
             print(case.name, flush=True)
             results[case.name] = measure(
                 binary, case, args.mib, args.repeat
             )
-    except GuestError as error:
+    except (GuestError, qemus.QemuNotFound) as error:
         sys.exit(f'bench-lister: error: {error}')
     print(table(results))
     text = json.dumps(

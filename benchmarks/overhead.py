@@ -16,13 +16,13 @@ import shlex
 import shutil
 import sys
 
-from benchmarks import binaries
 from benchmarks import overhead_guest
 from benchmarks import overhead_report
 from benchmarks import overhead_ring
-from benchmarks.guest.errors import GuestError
 from benchmarks.pairs import Pair
+from guests.errors import GuestError
 from nova_dedup_migrate.hypervisor import errors
+from testkit import qemus
 
 NAME = 'overhead'
 PARTS = ('ring', 'guest', 'boot')
@@ -110,7 +110,7 @@ def main(arguments: list[str] | None = None) -> int:
     work = given.output.absolute() / 'work'
     try:
         given.output.mkdir(parents=True, exist_ok=True)
-        binary = binaries.find('patched', given.patched_binary)
+        binary = qemus.find('patched', given.patched_binary)
         try:
             cases = measure(given, binary, work)
         finally:

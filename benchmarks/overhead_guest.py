@@ -7,16 +7,16 @@ import itertools
 from pathlib import Path
 import time
 
-from benchmarks.guest import channel
-from benchmarks.guest import disk
-from benchmarks.guest import image
-from benchmarks.guest import workload
 from benchmarks.pairs import alternate
 from benchmarks.pairs import Pair
 from benchmarks.pairs import processor_time
 from benchmarks.pairs import Slice
-from nova_dedup_migrate.hypervisor import direct
-from nova_dedup_migrate.hypervisor import spec
+from guests.synthetic import channel
+from guests.synthetic import disk
+from guests.synthetic import image
+from guests.synthetic import workload
+from testkit import direct
+from testkit import spec
 
 MEMORY_MIB = 512
 CACHE_MIB = 256

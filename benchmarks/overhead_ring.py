@@ -11,13 +11,13 @@ import tempfile
 import time
 
 from benchmarks import vring
-from benchmarks.guest import disk
 from benchmarks.pairs import alternate
 from benchmarks.pairs import Pair
 from benchmarks.pairs import processor_time
 from benchmarks.pairs import Slice
-from nova_dedup_migrate.hypervisor import direct
-from nova_dedup_migrate.hypervisor import spec
+from guests.synthetic import disk
+from testkit import direct
+from testkit import spec
 
 MEMORY_MIB = 512
 _DISK_MIB = 256

@@ -26,19 +26,19 @@ import re
 import shutil
 import sys
 
-from benchmarks import binaries
 from benchmarks import cells
 from benchmarks import options
 from benchmarks import predicted_run
 from benchmarks import rst
 from benchmarks import run
-from benchmarks.guest import image
-from benchmarks.guest.errors import GuestError
+from guests.errors import GuestError
+from guests.synthetic import image
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.planner import facts
 from nova_dedup_migrate.planner import normal
 from nova_dedup_migrate.planner import plan
 from nova_dedup_migrate.planner import predict
+from testkit import qemus
 
 _PAGE = 4096
 _NOT_COVERED = ('unlimited', 'failing')
@@ -174,11 +174,11 @@ def migrate(memory: int, links: list[int], only: re.Pattern,
             if not only.search(cell.name):
                 continue
             for variant, kind in (('stock', 'stock'), ('dedup', 'patched')):
-                binary = binaries.find(kind)
+                binary = qemus.find(kind)
                 shutil.rmtree(work, ignore_errors=True)
                 one = predicted_run.PredictedRun(run.Plan(
                     variant, binary, binary,
-                    binaries.tool(binary, 'qemu-img'), variant == 'dedup',
+                    qemus.tool(binary, 'qemu-img'), variant == 'dedup',
                     guest, cell.options, work, analyse=False))
                 try:
                     result = one.run()
@@ -297,7 +297,8 @@ def main() -> int:
             found.append(one)
             if given.migrate:
                 print(*_row(one), sep='  ', flush=True)
-    except (OSError, ValueError, re.error, GuestError) as error:
+    except (OSError, ValueError, re.error, GuestError,
+            qemus.QemuNotFound) as error:
         print(f'prediction: {error}', file=sys.stderr)
         return 1
     _print(found, given.migrate)

@@ -25,9 +25,9 @@ import time
 from typing import Any
 
 from benchmarks import measure
-from benchmarks.guest.errors import GuestError
 from benchmarks.ledger import Key
 from benchmarks.ledger import Ledger
+from guests.errors import GuestError
 
 _GUESS_S = 40.0
 

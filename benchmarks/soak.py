@@ -21,12 +21,12 @@ import shutil
 import sys
 import time
 
-from benchmarks import binaries
 from benchmarks import soak_case
 from benchmarks import soak_run
-from benchmarks.guest import image
-from benchmarks.guest.errors import GuestError
+from guests.errors import GuestError
+from guests.synthetic import image
 from nova_dedup_migrate.hypervisor import errors
+from testkit import qemus
 
 
 def parser() -> argparse.ArgumentParser:
@@ -114,15 +114,15 @@ def main(argv: list[str] | None = None) -> int:
     if runs < 1:
         front.error('--runs must be 1 or more')
     try:
-        patched = binaries.find('patched', arguments.patched_binary)
+        patched = qemus.find('patched', arguments.patched_binary)
         tools = {
             'patched': patched,
-            'stock': binaries.find('stock', arguments.stock_binary),
-            'img': binaries.tool(patched, 'qemu-img'),
+            'stock': qemus.find('stock', arguments.stock_binary),
+            'img': qemus.tool(patched, 'qemu-img'),
             'image': image.guest_image(),
             'inject': arguments.inject,
         }
-    except GuestError as error:
+    except (GuestError, qemus.QemuNotFound) as error:
         print(f'soak: {error}', file=sys.stderr)
         return 1
     first = arguments.seed

@@ -9,15 +9,15 @@ import time
 
 from benchmarks import soak_case
 from benchmarks import storage as storages
-from benchmarks.guest import channel
-from benchmarks.guest import disk
-from benchmarks.guest import workload
-from nova_dedup_migrate.hypervisor import base
-from nova_dedup_migrate.hypervisor import direct
+from guests.synthetic import channel
+from guests.synthetic import disk
+from guests.synthetic import workload
 from nova_dedup_migrate.hypervisor import errors
-from nova_dedup_migrate.hypervisor import memory
-from nova_dedup_migrate.hypervisor import options
-from nova_dedup_migrate.hypervisor import spec
+from testkit import direct
+from testkit import memory
+from testkit import options
+from testkit import spec
+from testkit.guest import Migration
 
 CHANNEL = 'workload'
 #: Seconds after which a migration may take as much downtime and bandwidth
@@ -279,7 +279,7 @@ class SoakRun:
 
     def _follow(
         self,
-        migration: base.Migration,
+        migration: Migration,
         attempt: soak_case.Attempt,
         destination: direct.DirectGuest,
     ):

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 
+from guests.errors import GuestError
 from lab import client
 from lab import demonstration
 from lab import errors
@@ -58,7 +59,8 @@ def wrong(outcomes, settings, lister=None):
     """Return what the outcomes should not be, a list of sentences.
 
     :param settings: Settings of the lab
-    :param lister: what happened to the guests' listers, of guest.MALTREATED
+    :param lister: what happened to the guests' listers, of
+        console.LISTER_FAULTS
     """
     found = []
     for one in outcomes:
@@ -163,7 +165,7 @@ def run(name, directory, settings, wanted):
         cloud = up.up(name, directory, settings, progress)
         progress.say('links: ' + topology.limit(cloud))
         problems += _migrations(cloud, wanted, progress)
-    except (errors.LabError, *client.ERRORS) as error:
+    except (errors.LabError, GuestError, *client.ERRORS) as error:
         problems.append(str(error))
         for line in getattr(error, 'last_lines', list)():
             print('  | ' + line)

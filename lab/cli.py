@@ -10,13 +10,14 @@ import subprocess
 import sys
 import time
 
+from guests.errors import GuestError
+from guests.synthetic import console
 from lab import check
 from lab import client
 from lab import cloud as clouds
 from lab import demonstration
 from lab import errors
 from lab import fault_campaign
-from lab import guest
 from lab import instances
 from lab import settings
 from lab import steps
@@ -138,7 +139,7 @@ def _add_migrations(parser):
                         const=('stock', 'page_cache'),
                         help='the same as --kinds stock,page_cache: QEMU '
                              'knows only what the guest lists')
-    parser.add_argument('--lister', choices=guest.MALTREATED,
+    parser.add_argument('--lister', choices=console.LISTER_FAULTS,
                         help='what happens to the guest\'s page-cache lister '
                              'while it migrates: it hangs, is killed before '
                              'it is asked, or breaks off its answer')
@@ -307,6 +308,9 @@ def main(argv=None):
         print('error: %s%s' % (error, '' if error.log is None
                                else ', see %s' % error.log),
               file=sys.stderr)
+        return 1
+    except GuestError as error:
+        print('error: %s' % error, file=sys.stderr)
         return 1
     except client.ERRORS as error:
         print('error: the cloud answers: %s' % error, file=sys.stderr)

@@ -4,6 +4,7 @@
 from concurrent import futures
 import time
 
+from guests.synthetic import console
 from lab import client
 from lab import guest
 from lab import instance_checks
@@ -28,7 +29,7 @@ def run(cloud, disks, trial):
             servers.append(instances.wait_active(compute, instances.boot(
                 cloud, _NAME % number, 'dedup', disks)))
         for server in servers:
-            guest.ready(guest.console(instances.host_of(cloud, server),
+            console.ready(guest.console(instances.host_of(cloud, server),
                                       server.id), 600.0)
         servers = _spread(cloud, servers)
         before = {one.id: one.compute_host for one in servers}

@@ -18,6 +18,8 @@ import time
 
 import openstack
 
+from guests.errors import GuestError
+from guests.synthetic import console
 from lab import client
 from lab import concurrent_migrations
 from lab import errors
@@ -121,7 +123,7 @@ class FaultCampaign:
         self._left |= instance_checks.leftovers(self._cloud, self._left)
         try:
             run(*args)
-        except (errors.LabError, *client.ERRORS) as error:
+        except (errors.LabError, GuestError, *client.ERRORS) as error:
             trial.problems.append(str(error))
         self._progress.say('%s, %s: %s' % (
             trial.fault, trial.moment, '; '.join(trial.problems)
@@ -140,7 +142,7 @@ class FaultCampaign:
         if self._server is None:
             server = instances.boot(self._cloud, _NAME, 'dedup', self._disks)
             self._server = instances.wait_active(self._compute, server)
-            guest.ready(guest.console(self._host(), self._server.id), _BOOT)
+            console.ready(guest.console(self._host(), self._server.id), _BOOT)
         if self._bytes is None:
             self._bytes = migrations.migrate(
                 self._cloud, 'dedup', self._server).link_bytes

@@ -4,6 +4,7 @@
 import json
 import time
 
+from guests.synthetic import console
 from lab import client
 from lab import errors
 from lab import faults
@@ -36,7 +37,7 @@ def failures(cloud, server, host, survives=True):
 
 
 def _memory(host, server):
-    verified, wrong, first = guest.verify(guest.console(host, server.id))
+    verified, wrong, first = console.verify(guest.console(host, server.id))
     if wrong or not verified:
         yield '%d wrong pages of %d MiB: %s' % (wrong, verified >> 20, first)
 

@@ -6,6 +6,7 @@ import json
 import re
 import time
 
+from guests.synthetic import console
 from lab import client
 from lab import errors
 from lab import guest
@@ -69,18 +70,18 @@ def migrate(cloud, kind, server, lister=None):
     """Migrate an instance to wherever Nova likes; an Outcome.
 
     :param lister: what happens to the lister in the guest meanwhile, of
-        guest.MALTREATED; afterwards it goes on
+        console.LISTER_FAULTS; afterwards it goes on
     :raises LabError: it does not arrive
     """
     server = client.connect(cloud).compute.get_server(server.id)
     if lister is not None:
-        guest.lister(guest.console(instances.host_of(cloud, server),
-                                   server.id), lister)
+        console.lister(guest.console(instances.host_of(cloud, server),
+                                     server.id), lister)
     moved = move(cloud, kind, server)
-    console = guest.console(cloud.host(moved.destination), server.id)
+    terminal = guest.console(cloud.host(moved.destination), server.id)
     if lister in ('hang', 'kill'):
-        guest.lister(console, 'go')
-    verified, wrong, _first = guest.verify(console)
+        console.lister(terminal, 'go')
+    verified, wrong, _first = console.verify(terminal)
     return dataclasses.replace(moved, verified=verified, errors=wrong)
 
 

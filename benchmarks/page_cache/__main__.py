@@ -10,15 +10,14 @@ import dataclasses
 import re
 import sys
 
-from benchmarks import binaries
 from benchmarks import runner
-from benchmarks.guest.errors import GuestError
 from benchmarks.page_cache import cells
 from benchmarks.page_cache import guests
 from benchmarks.page_cache import publish
 from benchmarks.page_cache import summary
 from benchmarks.page_cache import trial
 from benchmarks.runner import Task
+from guests.errors import GuestError
 from lab import client
 from lab import cloud as clouds
 from lab import errors
@@ -26,6 +25,7 @@ from lab import migrations
 from lab import settings
 from lab import steps
 from lab import up
+from testkit import qemus
 
 
 def chosen_cells(given) -> list[cells.Cell]:
@@ -50,8 +50,8 @@ class PageCache(runner.Bench):
     about = __doc__
     summary = summary
     publish = publish
-    expected = (errors.LabError, GuestError, RuntimeError, OSError,
-                *client.ERRORS)
+    expected = (errors.LabError, GuestError, qemus.QemuNotFound,
+                RuntimeError, OSError, *client.ERRORS)
 
     def __init__(self) -> None:
         self._cloud = None
@@ -77,7 +77,7 @@ class PageCache(runner.Bench):
             guests.READ_RATE, guests.WEB_RATE,
             *([guests.DB_RATE] if workload.load == 'db' else []),
             # directories called after the hash of what is in them
-            binaries.find('patched', None).parents[1].name,
+            qemus.find('patched', None).parents[1].name,
             guests.GUESTS[workload.guest].image().parent.name]
 
     def prepare(self, given) -> None:

@@ -13,8 +13,8 @@ import xml.etree.ElementTree as etree
 
 import libvirt
 
-from benchmarks.guest.report import GuestReport
-from benchmarks.guest.report import LineParser
+from guests.messages import GuestReport
+from guests.messages import LineParser
 
 _LOOK_S = 0.1
 

@@ -11,8 +11,8 @@ import functools
 import re
 import subprocess
 
-from benchmarks.guest import cache
-from benchmarks.guest.errors import run
+from guests import cache
+from guests.errors import run
 from lab import errors
 from lab.services import mariadb
 from lab.steps import Step

@@ -8,7 +8,7 @@ libvirt's migrate_tls_x509_cert_dir wants.
 
 import shutil
 
-from benchmarks.guest.errors import run
+from guests.errors import run
 
 #: As the compute hosts see it; /etc/libvirt is theirs alone.
 DIRECTORY = '/etc/libvirt/migration-tls'

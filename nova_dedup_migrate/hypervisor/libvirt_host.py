@@ -36,12 +36,10 @@ class LibvirtHost:
     """A libvirtd, connected to when first used, and again when lost.
 
     :param uri: how to reach it from here
-    :param peer_uri: how another host's libvirtd reaches it
     """
 
-    def __init__(self, uri, peer_uri=None):
+    def __init__(self, uri):
         self.uri = uri
-        self.peer_uri = peer_uri or uri
         self._connection = None
         self._only = None
         self._owned = True

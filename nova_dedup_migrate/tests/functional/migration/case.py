@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of migrations share."""
 
-from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.tests import base
-from nova_dedup_migrate.tests.functional import qemus
 from nova_dedup_migrate.tests.functional.migration import rig
 from nova_dedup_migrate.tests.functional.migration import scripted
+from testkit import qemus
+from testkit import spec
 
 #: Pages most tests use.
 PAGES = range(scripted.FIRST, scripted.FIRST + 32)

@@ -4,8 +4,8 @@
 import pathlib
 import subprocess
 
-from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.tests.functional.migration import scripted
+from testkit import spec
 
 
 class Images:

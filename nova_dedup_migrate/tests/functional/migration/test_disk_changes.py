@@ -2,9 +2,9 @@
 """Storage changes between the record and the read."""
 
 from nova_dedup_migrate.hypervisor import errors
-from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.tests.functional.migration import case
 from nova_dedup_migrate.tests.functional.migration import scripted
+from testkit import spec
 
 PAGES = case.PAGES
 OTHER = PAGES[-1] + 1

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the bytes of a disk are in its image, and whether they are there."""
 
-from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.tests.functional.migration import case
 from nova_dedup_migrate.tests.functional.migration import images
 from nova_dedup_migrate.tests.functional.migration import scripted
+from testkit import spec
 
 PAGES = case.PAGES
 

@@ -4,10 +4,10 @@
 import pathlib
 import subprocess
 
-from nova_dedup_migrate.hypervisor import memory
-from nova_dedup_migrate.hypervisor import options
-from nova_dedup_migrate.tests.functional import qemus
 from nova_dedup_migrate.tests.functional.migration import case
+from testkit import memory
+from testkit import options
+from testkit import qemus
 
 PAGES = case.PAGES
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Storage that fails, hangs or crawls, at the destination."""
 
-from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.tests.functional.migration import case
 from nova_dedup_migrate.tests.functional.migration import scripted
+from testkit import spec
 
 PAGES = case.PAGES
 GROUP = 'crawl'

@@ -9,18 +9,18 @@ import dataclasses
 import shutil
 import time
 
+from guests.lister import image
+from guests.lister import rig
 from nova_dedup_migrate.hypervisor import channel
-from nova_dedup_migrate.hypervisor import direct
-from nova_dedup_migrate.hypervisor import memory
-from nova_dedup_migrate.hypervisor import options
-from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.pagecache import ask
 from nova_dedup_migrate.pagecache import port
 from nova_dedup_migrate.pagecache import transport
 from nova_dedup_migrate.tests import base
-from nova_dedup_migrate.tests.functional import qemus
-from nova_dedup_migrate.tests.functional.lister import image
-from nova_dedup_migrate.tests.functional.lister import rig
+from testkit import direct
+from testkit import memory
+from testkit import options
+from testkit import qemus
+from testkit import spec
 
 MIB = 24
 FILL = ('mount -t ext4 /dev/vda /mnt; '

@@ -5,9 +5,9 @@ import os
 import tempfile
 
 from nova_dedup_migrate.hypervisor import errors
-from nova_dedup_migrate.hypervisor import memory
-from nova_dedup_migrate.hypervisor import options
-from nova_dedup_migrate.tests.functional import bootsector
+from testkit import bootsector
+from testkit import memory
+from testkit import options
 
 MIB = 1 << 20
 
