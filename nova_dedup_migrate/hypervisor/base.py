@@ -16,6 +16,8 @@ class Guest(abc.ABC):
     :ivar events: EventLog of this guest, since its last start
     """
 
+    name: str
+
     def close(self):
         """Follow its events no longer; the guest goes on; idempotent."""
         return
