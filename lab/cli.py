@@ -258,7 +258,7 @@ def _faults(args):
         fault_campaign.FaultCampaign(
             cloud, instances.Disks.of(cloud.settings, args.disk,
                                       args.second_disk),
-            steps.Progress()).run(ledger.missing(wanted, args.repeat))
+            ledger, steps.Progress()).run(ledger.missing(wanted, args.repeat))
     finally:
         tried = [one for one in ledger.trials()
                  if (one.fault, one.moment) in wanted]

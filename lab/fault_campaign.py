@@ -81,14 +81,15 @@ class FaultCampaign:
     """Does trials, one after the other, with one instance.
 
     :param disks: instances.Disks
+    :param ledger: trials.Ledger, which keeps them
     """
 
-    def __init__(self, cloud, disks, progress):
+    def __init__(self, cloud, disks, ledger, progress):
         self._cloud = cloud
         self._disks = disks
         self._progress = progress
         self._compute = client.connect(cloud).compute
-        self._ledger = ledger(cloud)
+        self._ledger = ledger
         self._server = None
         self._bytes = None
         self._left = set()

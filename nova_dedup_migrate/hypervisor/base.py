@@ -7,6 +7,9 @@ each implementation passes the suites in tests/functional/hypervisor.
 """
 
 import abc
+import typing
+
+from nova_dedup_migrate.hypervisor.events import EventLog
 
 
 class Guest(abc.ABC):
@@ -17,6 +20,9 @@ class Guest(abc.ABC):
     """
 
     name: str
+    if typing.TYPE_CHECKING:
+        @property
+        def events(self) -> EventLog: ...
 
     def close(self):
         """Follow its events no longer; the guest goes on; idempotent."""

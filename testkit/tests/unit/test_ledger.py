@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-from benchmarks import ledger
 from nova_dedup_migrate.tests import base
+from testkit import ledger
 
 
 def key(repeat=0, **changes):
