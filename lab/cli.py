@@ -59,8 +59,8 @@ def _parser():
                      help='write the figures there, too')
     one.set_defaults(run=_migrate)
     one = commands.add_parser(
-        'faults', help='end programs, cut links and more while an instance '
-                       'migrates, and look what becomes of it')
+        'faults', help='inject faults while an instance migrates, and check '
+                       'the instance and the hosts afterwards')
     one.add_argument('--only', default=('*',), metavar='FAULT,...',
                      type=lambda text: tuple(text.split(',')),
                      help='of %s; they may have * (default: all)' % ', '.join(

@@ -29,7 +29,11 @@ class TestLedger(base.TestCase):
         self.ledger.add(trials.Trial('a', 'end'))
         with self.path.open('a') as file:
             file.write('{"fault": "b", "mom')
-        self.assertEqual(1, len(self.ledger.trials()))
+        again = trials.Ledger(self.path)
+        self.assertEqual(1, len(again.trials()))
+        again.add(trials.Trial('c', 'end'))
+        self.assertEqual(['a', 'c'], [
+            one.fault for one in trials.Ledger(self.path).trials()])
 
     def test_what_was_tried_is_not_tried_again(self):
         self.ledger.add(trials.Trial('a', 'end', problems=['lost']))
