@@ -105,7 +105,8 @@ class InstanceTest(InstanceChecksCase):
         self.qemus['compute1'] = []
         self.assertEqual([], self.wrong(survives=False))
         self.server.status = 'ACTIVE'
-        self.assertEqual(['its status in Nova is ACTIVE'], self.wrong(survives=False))
+        self.assertEqual(['its status in Nova is ACTIVE'],
+                         self.wrong(survives=False))
 
 
 class LeftTest(InstanceChecksCase):
