@@ -54,7 +54,8 @@ class MigrationsCase(base.TestCase):
             task_state=task_states.MIGRATING)
         self.now = self.instance
         self.get_instance = self.replace(
-            objects.Instance, 'get_by_uuid', side_effect=lambda *args, **kwargs: self.now)
+            objects.Instance, 'get_by_uuid',
+            side_effect=lambda *args, **kwargs: self.now)
         self.data = objects.LibvirtLiveMigrateData(
             block_migration=False, is_shared_instance_path=True,
             is_shared_block_storage=True, migration=objects.Migration(
