@@ -38,7 +38,7 @@ class ArmTest(base.TestCase):
     def test_as_planned(self):
         self.task.execute()
         self.guest.arm_dedup.assert_called_once_with(
-            copy='shared', steal=True, disks=[
+            copy='shared', resend=True, disks=[
                 {'device': 'virtio-disk0', 'copy': 'shared', 'use': True},
                 {'device': 'virtio-disk1', 'copy': 'own', 'use': False}])
         self.assertEqual([operations.UNDO_ARM], self.undo)
