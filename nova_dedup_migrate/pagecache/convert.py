@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what a guest lists to the map that QEMU reads.
+"""Conversion of a listing into the map that QEMU reads.
 
-Extents of disks that are not known as one of QEMU's are left out, and so
-are those of disks the destination cannot read.  It is done a frame at a
-time: a listing may have millions of extents.
+Extents of disks that were not identified are left out, and so are those of
+disks that the destination cannot read.  Frames are converted one by one: a
+listing may have millions of extents.
 """
 
 import numpy
@@ -15,7 +15,7 @@ _EXTENT = numpy.dtype([('gpa', '<u8'), ('offset', '<u8'),
 
 
 class Converted:
-    """A map in the making.
+    """The map of a listing.
 
     :param parser: parser.ListingParser that has read a listing
     :param ids: devices by index of the guest's disk, as identity.match
@@ -38,7 +38,7 @@ class Converted:
             self.pages += int(some.pages[keep].sum())
 
     def _kept(self):
-        """Yield (numbers of disks in the map, which are, Extents)."""
+        """Yield (disk numbers in the map, mask of valid ones, Extents)."""
         for some in self._parser.chunks():
             numbers = self._numbers[some.disk]
             yield numbers, numbers >= 0, some
@@ -56,6 +56,6 @@ class Converted:
     def to_memfd(self):
         """Return a descriptor, as PageCacheMap.to_memfd does.
 
-        :raises MapError: there is no disk in it
+        :raises MapError: the map has no disk
         """
         return mapformat.to_memfd(self._parts())

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the disks of a guest are, as its QEMU has them.
+"""The place of each disk of a guest in the object tree of its QEMU.
 
-QEMU's tree of objects says on which bus a device is and what the bus is a
-part of, up to the host bridge.  Other than what query-pci says, and bus
-numbers, that does not depend on what the guest has done to its bridges::
+The tree has the bus of each device and the owner of each bus, up to the
+host bridge.  Unlike query-pci and bus numbers it does not depend on how
+the guest has configured its bridges::
 
     /machine/peripheral/virtio-disk0     addr 0x00 (device 0, function 0)
         parent_bus /machine/peripheral/pci.1/pci.1
@@ -29,10 +29,10 @@ class Device:
 
     :ivar id: as hypervisor.base.Guest.disks() names it
     :ivar bus: one of listingformat.BUSES
-    :ivar pci: as of listingformat.Disk; None if it is not known
+    :ivar pci: as of listingformat.Disk; None if not known
     :ivar scsi: likewise
     :ivar unit: likewise
-    :ivar serial: as QEMU was given it, '' if it was not
+    :ivar serial: as configured, '' if none is
     """
 
     id: str
@@ -55,7 +55,7 @@ def find(guest):
 
 
 class _Tree:
-    """QEMU's objects; what was asked once is kept."""
+    """QEMU's objects; each property is read once."""
 
     def __init__(self, guest):
         self._guest = guest
@@ -100,7 +100,7 @@ class _Tree:
                 return None
             kind = self._text(above, 'type')
             if not kind or kind.startswith(_EXTRA_HOST):
-                # the number of its bus is the guest's matter
+                # the guest chooses the number of its bus
                 return None
             if self._number(above, 'addr') is None:
                 return tuple(steps)

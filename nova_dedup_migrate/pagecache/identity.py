@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which disk of QEMU's a disk of the guest's is.
+"""Identification of the guest's disks with those of QEMU.
 
-The guest says where it sees a disk: the PCI path of its controller, the
-address behind it, the serial number.  Whatever both sides know has to
-agree, at least the path or the serial number has to be there, and exactly
-one disk has to be left on either side.  What is ambiguous is not used.
+A listing has the PCI path of the controller of each disk, the address
+behind it and the serial number.  All values known on both sides have to
+agree, at least the path or the serial number has to be known, and exactly
+one disk has to be left on either side.  Ambiguous disks are not used.
 
-Being wrong here would cost reads: the destination compares what it reads.
+An error here would only cost reads: the destination checks a digest.
 """
 
 #: virtio-blk and ATA show a guest that much of a serial number.
@@ -19,7 +19,7 @@ def match(disks, devices):
     :param disks: listingformat.Disk, as the guest lists them
     :param devices: devices.Device, as QEMU has them
     :returns: by index of the guest's disk its Device.id, for those that
-        are known; and for the others why not
+        were identified; and for the others the reason
     """
     ids, reasons = {}, {}
     found = [[device for device in devices if _same(disk, device)]
@@ -27,13 +27,13 @@ def match(disks, devices):
     for index, candidates in enumerate(found):
         name = disks[index].name or 'disk %d' % index
         if not candidates:
-            reasons[index] = '%s is none of the guest\'s disks' % name
+            reasons[index] = '%s matches no disk of the instance' % name
         elif len(candidates) > 1:
-            reasons[index] = '%s could be any of %d disks' % (
+            reasons[index] = '%s matches %d disks of the instance' % (
                 name, len(candidates))
         elif any(candidates[0] in others
                  for other, others in enumerate(found) if other != index):
-            reasons[index] = ('%s is not the only one that could be %s'
+            reasons[index] = ('%s is not the only disk that matches %s'
                               % (name, candidates[0].id))
         else:
             ids[index] = candidates[0].id
@@ -41,7 +41,7 @@ def match(disks, devices):
 
 
 def _same(disk, device):
-    """Whether nothing speaks against it, and something for it."""
+    """Whether they match: no value contradicts, one identifies."""
     if 'unknown' not in (disk.bus, device.bus) and disk.bus != device.bus:
         return False
     return _all((_path(disk, device), _serial(disk, device)),
@@ -49,7 +49,7 @@ def _same(disk, device):
 
 
 def _all(identifying, address):
-    """Combine True, False and None, which stands for not known."""
+    """Combine True, False and None (not known)."""
     return (False not in (*identifying, address)) and True in identifying
 
 

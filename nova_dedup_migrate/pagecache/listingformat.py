@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The format of a guest's listing, as far as it is frames and numbers.
+"""Frames and payloads of a page-cache listing.
 
 It is specified in guest/include/listing-format.h; names and limits are
-those of that header.  What a payload means is decoded here one by one;
-what payloads mean together is the matter of parser.
+those of that header.  Each payload is decoded here; parser checks
+them against each other.
 """
 
 import dataclasses
@@ -84,10 +84,10 @@ class Disk:
 
 @dataclasses.dataclass(frozen=True)
 class Skipped:
-    """Something that is not listed.
+    """Content that is not listed.
 
     :ivar reason: number
-    :ivar pages: of 4096 bytes, None if that is not known
+    :ivar pages: of 4096 bytes, None if not known
     :ivar text: a line
     """
 
@@ -98,7 +98,7 @@ class Skipped:
 
 @dataclasses.dataclass(frozen=True)
 class End:
-    """What the guest counted; see the header.  None stands for unknown.
+    """The counters of the guest; see the header.  None: not known.
 
     :ivar status: one of STATUSES
     :ivar method: one of METHODS
@@ -125,12 +125,12 @@ class End:
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What the host asks for on a channel that stays open.
+    """The request that the host sends over a port.
 
     :ivar nonce: not 0
     :ivar time_ms: limit of time, 1 to MAX_TIME_MS
     :ivar memory_kib: limit of the lister's memory, from MIN_MEMORY_KIB on
-    :ivar extents: at most so many, 1 to MAX_EXTENTS
+    :ivar extents: limit of their number, 1 to MAX_EXTENTS
     """
 
     nonce: int
@@ -185,9 +185,9 @@ def decode_disk(data, number):
      rest) = _fields(DISK_PAYLOAD, data, 'DISK')
     what = 'disk %d' % number
     if index != number:
-        refuse('disk %d where disk %d was due', index, number)
+        refuse('disk %d instead of disk %d', index, number)
     if bus >= len(BUSES) or flags & ~(HAS_PCI | HAS_SCSI | READ_ONLY):
-        refuse('%s: bus %d, flags %#x are not known', what, bus, flags)
+        refuse('%s: unknown bus %d or flags %#x', what, bus, flags)
     if size >= MAX_OFFSET or sector not in _SECTOR_SIZES:
         refuse('%s: size %d, sectors of %d', what, size, sector)
     _zero(zero or any(zeros) or any(rest), what)
@@ -254,5 +254,5 @@ def _padded(data, what):
 
 def _text(data, what):
     if not all(0x20 <= byte <= 0x7e for byte in data):
-        refuse('%s: text with other than printable ASCII', what)
+        refuse('%s: text has other characters than printable ASCII', what)
     return data.decode('ascii')

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading a guest's listing as it arrives.
+"""Parser of a page-cache listing, fed as data arrives.
 
-The guest may send anything.  What it says is checked frame by frame,
-before memory is taken for it; at most one frame is buffered, and extents
-take 16 bytes each, up to the number that was asked for.  A frame's extents
-are checked together, as arrays: a large guest has millions.
+The guest may send anything.  Each frame is checked before memory is
+allocated for it; at most one frame is buffered, and extents need 16 bytes
+each, up to the requested number.  The extents of a frame are checked
+together, as arrays: a large guest has millions.
 
-What is not as specified ends it with ListingError.  A listing that is
-well-formed may still be wrong: it is a hint, and costs a read.
+A listing that breaks the format ends in ListingError.  A well-formed one
+may still be wrong: each extent is a hint, and a wrong one costs a read.
 """
 
 import dataclasses
@@ -60,14 +60,14 @@ class Extents:
 
 
 class ListingParser:
-    """Takes a listing apart.
+    """Parses one listing.
 
-    :param max_extents: more of them are refused
-    :param nonce: that BEGIN has to repeat, 0 where none was sent
+    :param max_extents: a listing with more is refused
+    :param nonce: of the request, which BEGIN repeats; 0 if none was sent
     :ivar page_size: of the guest's kernel; None before BEGIN
     :ivar disks: list of listingformat.Disk
     :ivar skipped: list of listingformat.Skipped
-    :ivar end: listingformat.End; None before END, or if it never came
+    :ivar end: listingformat.End; None before END
     :ivar extents: number of extents
     :ivar pages: number of pages of them, data and metadata
     """
@@ -98,10 +98,10 @@ class ListingParser:
             yield Extents.of_words(words)
 
     def feed(self, data):
-        """Take the next bytes; what follows END is not looked at.
+        """Parse the next bytes; data after END is ignored.
 
         :param data: bytes, of any length
-        :raises ListingError: then nothing more can be fed
+        :raises ListingError: do not feed any more data
         """
         self._buffer += data
         view = memoryview(bytes(self._buffer))
@@ -118,9 +118,9 @@ class ListingParser:
         del self._buffer[:at]
 
     def _announced(self, kind, length, number):
-        """Check what a header says before its payload is waited for."""
+        """Check a header before its payload has arrived."""
         if number != self._frames:
-            form.refuse('frame %d where frame %d was due', number,
+            form.refuse('frame %d instead of frame %d', number,
                         self._frames)
         if (kind == form.BEGIN) != (number == 0):
             form.refuse('frame %d of type %d', number, kind)
@@ -140,7 +140,7 @@ class ListingParser:
     def _begin(self, payload):
         self.page_size, nonce = form.decode_begin(payload)
         if nonce != self._nonce:
-            form.refuse('it answers another request')
+            form.refuse('it belongs to another request')
 
     def _disk(self, payload):
         number = len(self.disks)
@@ -152,11 +152,11 @@ class ListingParser:
 
     def _skip(self, payload):
         if len(self.skipped) == form.MAX_SKIPPED:
-            form.refuse('more than %d times SKIPPED', form.MAX_SKIPPED)
+            form.refuse('more than %d SKIPPED frames', form.MAX_SKIPPED)
         self.skipped.append(form.decode_skipped(payload))
 
     def _take(self, payload):
-        # A copy: the view is of what arrived, and that goes.
+        # A copy: the buffer of the view is reused.
         words = numpy.frombuffer(payload, _WORD).reshape(-1, 2).copy()
         some = Extents.of_words(words)
         self._check(some)
@@ -175,11 +175,11 @@ class ListingParser:
         if some.kind.max() >= len(form.KINDS):
             form.refuse('extent of an unknown kind')
         if int(some.disk.max()) >= len(self.disks):
-            form.refuse('extent of disk %d, of %d listed',
+            form.refuse('extent of disk %d; only %d are listed',
                         some.disk.max(), len(self.disks))
         top = numpy.uint64(form.MAX_OFFSET)
         if (some.gpa >= top - length).any():
-            form.refuse('extent beyond all memory')
+            form.refuse('extent beyond the largest address')
         size = self._sizes[some.disk]
         if ((some.offset > size) | (length > size - some.offset)).any():
             form.refuse('extent beyond the end of its disk')
@@ -187,7 +187,7 @@ class ListingParser:
     def _finish(self, payload):
         end = form.decode_end(payload)
         if end.extents not in (None, self.extents):
-            form.refuse('END after %d extents, it says %d', self.extents,
+            form.refuse('%d extents before END, which has %d', self.extents,
                         end.extents)
         self.end = end
 

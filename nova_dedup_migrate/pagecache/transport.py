@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways to a guest's lister.
+"""The transports to the lister in a guest.
 
 Each implementation passes the suite in tests/unit/pagecache/transports.py.
-Whatever the guest does, asking it ends at the deadline.
+Whatever the guest does, a request ends at its deadline.
 """
 
 import abc
@@ -13,18 +13,17 @@ from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.pagecache import errors
 from nova_dedup_migrate.pagecache import listingformat
 
-#: Of the time there is, what the lister may take; the listing has to get
-#: here as well.
+#: The lister's part of the time limit; the rest is for the transfer.
 _LISTER_SHARE = 0.6
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What asking may cost.
+    """Limits of a request.
 
-    :ivar seconds: all in all
-    :ivar memory_kib: of the lister's tables in the guest
-    :ivar extents: of the listing
+    :ivar seconds: from the request until QEMU has read the map
+    :ivar memory_kib: KiB of guest memory for the tables of the lister
+    :ivar extents: number of extents in the listing
     """
 
     seconds: float = 5.0
@@ -34,7 +33,8 @@ class Limits:
     def request(self, nonce, seconds):
         """Return a listingformat.Request.
 
-        :param seconds: that are left
+        :param nonce: 0 if the transport needs none
+        :param seconds: left until the deadline
         """
         return listingformat.Request(
             nonce=nonce,
@@ -46,32 +46,32 @@ class Limits:
 
 
 class Transport(abc.ABC):
-    """A way to the lister of one guest.
+    """A transport to the lister of one guest.
 
-    :cvar name: for people, and for the option that lists them
+    :cvar name: as in page_cache_transports and in reports
     """
 
     name = None
 
     @abc.abstractmethod
     def obstacle(self):
-        """Return why the guest cannot be asked this way, '' if it can.
+        """Return why no request can be sent, '' if one can.
 
-        The guest is not asked for that.
+        This sends nothing to the guest.
         """
 
     @abc.abstractmethod
-    def ask(self, limits, deadline):
-        """Return a parser.ListingParser that has begun to read.
+    def request(self, limits, deadline):
+        """Request a listing; return a parser.ListingParser.
 
-        It is complete, or what had come when the guest broke off or the
-        time was over.
+        The listing is complete, or cut off because the guest closed the
+        connection or the deadline was reached.
 
         :param limits: Limits
         :param deadline: of time.monotonic()
-        :raises NoWay: it cannot be asked this way
-        :raises NoAnswer: it answered nothing
-        :raises ListingError: it answered nonsense
+        :raises GuestUnreachable: the request could not be sent
+        :raises NoAnswer: nothing came back
+        :raises ListingError: the answer breaks the format
         """
 
 
@@ -81,18 +81,18 @@ def left(deadline):
 
 
 def read(parser, receive, deadline):
-    """Feed parser until it is complete or nothing more comes.
+    """Feed parser until it is complete or no more data comes.
 
     :param receive: callable() -> the next bytes, b'' at the end; raises
-        a HypervisorError where nothing comes
-    :raises NoAnswer: nothing came at all
+        a HypervisorError if none come
+    :raises NoAnswer: not even the first frame came
     """
-    reason = 'the time was over'
+    reason = 'the time limit was reached; see page_cache_time'
     try:
         while not parser.complete and left(deadline):
             data = receive()
             if not data:
-                reason = 'it broke off'
+                reason = 'the guest closed the connection'
                 break
             parser.feed(data)
     except hypervisor_errors.HypervisorError as error:

@@ -85,7 +85,7 @@ class Refresh:
         self._answered = self._clock()
         if found.useful:
             self._record.page_cache = dataclasses.replace(
-                found, asked=before.asked + 1)
+                found, requests=before.requests + 1)
         else:
             self._given_up = True
             self._record.page_cache = dataclasses.replace(

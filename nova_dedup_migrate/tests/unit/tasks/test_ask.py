@@ -13,7 +13,7 @@ from nova_dedup_migrate.tasks import ask
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.tasks import fakes
 
-TAKEN = answer.Answer('taken', way='port', taken_pages=70000)
+TAKEN = answer.Answer('taken', transport='port', taken_pages=70000)
 
 
 class AskCase(base.TestCase):
@@ -66,10 +66,10 @@ class AskGuestTest(AskCase):
         self.assertEqual(outcome, self.record.page_cache.outcome)
 
     def test_not_asked(self):
-        self.assert_nothing('not asked', 'switched off',
+        self.assert_nothing('skipped', 'switched off',
                             self.task(asker=False))
         self.obstacle.return_value = 'no use'
-        self.assert_nothing('not asked', 'no use')
+        self.assert_nothing('skipped', 'no use')
         self.obstacle.return_value = ''
         self.asker.obstacle.return_value = 'no port'
         self.assert_nothing('unavailable', 'no port')
