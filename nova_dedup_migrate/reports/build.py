@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making the report of what tasks.record.MigrationRecord knows."""
+"""Building the report of a migration from its record."""
 
 import dataclasses
 import datetime
@@ -30,7 +30,7 @@ def of_record(record):
         finished_at=_time(record.finished_at),
         outcome=record.outcome or 'running',
         error=str(record.error or record.failure or '')[:2000],
-        strategy_asked=record.strategy,
+        strategy_requested=record.strategy,
         strategy_source=record.strategy_source,
         strategy_used=_used(record, source),
         fallback_reason=record.reason, page_cache=record.page_cache,
@@ -42,13 +42,13 @@ def of_record(record):
 
 
 def compare(made):
-    """Return PredictionError of a Report, None if it has no outcome."""
+    """Return the PredictionError of a Report, None if not completed."""
     if made.outcome != 'completed' or made.plan is None:
         return None
     expected = (made.plan.stock
                 if made.strategy_used == planner_plan.STOCK
                 else made.plan.prediction)
-    # QEMU's figures are about memory.
+    # The figures of QEMU are those of memory alone.
     memory = expected.bytes.likely - expected.disk_bytes
     duration = expected.time.likely - expected.disk_time
     return report.PredictionError(
@@ -74,14 +74,14 @@ def _figures(latest, source):
 
 
 def _downtime_ms(latest, pause):
-    """Return QEMU's figure, that of its events if it could not be had."""
+    """Return the figure of QEMU, else the one from its events."""
     if latest.downtime_ms is None and pause is not None:
         return round(pause * 1000)
     return latest.downtime_ms
 
 
 def _used(record, source):
-    """Return the strategy that had any effect."""
+    """Return the strategy that had an effect."""
     if record.plan is None or source is None or not source.record_pages:
         return planner_plan.STOCK
     return record.plan.strategy
@@ -94,7 +94,7 @@ def _time(seconds):
 
 
 def _plain(statistics):
-    """Return figures as a dict, of a dataclass or a versioned object."""
+    """Return the dict of a dataclass or a versioned object."""
     if statistics is None:
         return None
     if dataclasses.is_dataclass(statistics):

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports as JSON and back.
+"""Encoding of reports as JSON.
 
-The format is that of reports.report.  JSON has no infinity: in a band of
-a prediction null stands for it, elsewhere a number that is not finite
-becomes null.
+reports.report has the format.  JSON has no infinity: null replaces it in
+the bands of a prediction, and any other number that is not finite.
 """
 
 import json
@@ -28,7 +27,7 @@ def _band(value, _type):
 
 
 def _text(value, _type):
-    # cattrs would make text of anything.
+    # cattrs would convert any value to text.
     if not isinstance(value, str):
         raise TypeError('expected text')
     return value
@@ -50,12 +49,12 @@ _CONVERTER = _converter()
 
 
 def plain(value):
-    """Return a Report as what JSON knows: dicts, lists, numbers, text."""
+    """Return a Report as dicts, lists, numbers and text."""
     return _CONVERTER.unstructure(value)
 
 
 def _no_constant(name):
-    raise ValueError('%s is no JSON' % name)
+    raise ValueError('%s is not valid JSON' % name)
 
 
 def encode(value):
@@ -66,17 +65,17 @@ def encode(value):
 def decode(data):
     """Return the Report of bytes of JSON.
 
-    :raises ValueError: with what is wrong
+    :raises ValueError: they are not a report; the message says why
     """
     try:
         value = json.loads(data, parse_constant=_no_constant)
     except RecursionError as error:
-        raise ValueError('it is nested too deeply') from error
+        raise ValueError('the JSON is nested too deeply') from error
     if not isinstance(value, dict):
-        raise ValueError('it is not a JSON object')
+        raise ValueError('the file is not a JSON object')
     version = value.get('version')
     if version != report.VERSION:
-        raise ValueError('its version is %.40r, this release reads %d'
+        raise ValueError('report version %.40r; this release reads %d'
                          % (version, report.VERSION))
     try:
         return _CONVERTER.structure(value, report.Report)

@@ -16,13 +16,15 @@ class InvalidName(ReportError):
 
 
 class ReportNotFound(ReportError):
-    template = ('there is no report of migration {name} in {path}; reports '
-                'are kept on the host the instance left')
+    template = ('there is no report of migration {name} in {path}; run the '
+                'command on the source host of the migration')
 
 
 class ReportDamaged(ReportError):
-    template = '{path} cannot be read: {reason}'
+    template = ('migration report {path} is damaged: {reason}; delete the '
+                'file')
 
 
 class StoreUnusable(ReportError):
-    template = 'the reports in {path} cannot be used: {reason}'
+    template = ('the reports in {path} cannot be used: {reason}; check '
+                'reports_path and the permissions of that directory')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nova-compute does with reports."""
+"""The reports of nova-compute: written, sent, read for link rates."""
 
 import dataclasses
 import datetime
@@ -15,13 +15,13 @@ from nova_dedup_migrate.reports import store
 
 LOG = logging.getLogger(__name__)
 
-#: Reports that are looked at to find out how fast links are.
+#: Number of reports that are read for the rates of links.
 _RECENT = 50
-#: For how long what a migration has found out about a link is believed.
+#: Older rates of links are not used.
 _LINK_AGE = datetime.timedelta(days=7)
 
-_INTERRUPTED = ('nova-compute ended before the migration did; what became '
-                'of it is in the migration record of Nova')
+_INTERRUPTED = ('nova-compute stopped during the migration; see "openstack '
+                'server migration list" for the outcome')
 
 
 class ReportKeeper:
@@ -45,23 +45,23 @@ class ReportKeeper:
         return notify.ReportNotifier(self._conf, self._conf.host)
 
     def keep(self, record):
-        """Write the report of a record, and send it if it is over.
+        """Write the report of a migration, and send it if it has ended.
 
         :param record: tasks.record.MigrationRecord
-        :raises ReportError: it cannot be written; it is sent all the same
+        :raises ReportError: it cannot be written; it is sent nevertheless
         """
         self._keep(build.of_record(record))
 
     def close_unfinished(self):
-        """End the reports an earlier process has left as running.
+        """Mark the reports that an earlier process left open as failed.
 
-        Call it when no migration is under way.
+        Call it when no migration is running.
 
-        :raises ReportError: the folder cannot be used
+        :raises ReportError: the directory cannot be used
         """
         found, damaged = self._store.list()
         for error in damaged:
-            LOG.warning('A migration report is damaged: %s', error)
+            LOG.warning('A migration report is skipped: %s', error)
         for report in found:
             if report.outcome == 'running':
                 self._keep(dataclasses.replace(
@@ -69,9 +69,9 @@ class ReportKeeper:
                     finished_at=_now()))
 
     def link_rate(self, destination):
-        """Return bytes/s of the last migration there; None: not known.
+        """Return bytes/s of the last migration there, None if not known.
 
-        :param destination: host, as Nova knows it
+        :param destination: host, as in nova.conf
         """
         with self._lock:
             if self._links is None:
@@ -103,10 +103,11 @@ class ReportKeeper:
         try:
             self._notifier.end(report)
         except Exception as error:
-            # The bus and its drivers have errors of many kinds, and a
-            # report that is not sent is no reason to fail anything.
-            LOG.warning('The report of migration %(migration)s was not '
-                        'sent: %(error)s',
+            # The drivers of oslo.messaging raise errors of many kinds,
+            # and a lost notification must not fail a migration.
+            LOG.warning('The notification with the report of migration '
+                        '%(migration)s was not sent: %(error)s; the report '
+                        'is in reports_path',
                         {'migration': report.migration_uuid,
                          'error': error})
 

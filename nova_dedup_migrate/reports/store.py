@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports in a folder, one file each: <migration UUID>.json.
+"""The directory of reports, one file each: <migration UUID>.json.
 
-A file is written aside, brought to the disk and then renamed, so that
-after a crash it is the old one or the new one.  What such a crash leaves
-aside begins with a dot and is removed by a later write.
+A report is written to a temporary file, synchronised and renamed: after a
+crash the file has the old or the new content.  Names of temporary files
+begin with a dot; a later write removes those that a crash left.
 """
 
 import contextlib
@@ -18,19 +18,19 @@ import uuid
 from nova_dedup_migrate.reports import codec
 from nova_dedup_migrate.reports import errors
 
-#: A report has some ten kilobytes; a larger file is none.
+#: A report has some ten kilobytes; a larger file is not one.
 MAX_BYTES = 4 * 1024 * 1024
 _SUFFIX = '.json'
-_ASIDE = '.aside-'
-#: Seconds after which a file aside belongs to nobody any more.
-_ASIDE_AGE = 3600
+_TEMPORARY = '.aside-'
+#: Seconds after which a temporary file is a leftover.
+_TEMPORARY_AGE = 3600
 
 
 class ReportStore:
-    """Keeps the newest reports; usable by several threads and processes.
+    """Keeps the newest reports; safe with several threads and processes.
 
-    :param path: the folder; made when something is written
-    :param limit: reports kept
+    :param path: the directory; the first write creates it
+    :param limit: number of reports kept
     """
 
     def __init__(self, path, limit):
@@ -39,10 +39,10 @@ class ReportStore:
         self._lock = threading.Lock()
 
     def write(self, report):
-        """Write a Report, over an earlier one of the same migration.
+        """Write a Report; replace an earlier one of the same migration.
 
-        :raises InvalidName: its migration_uuid is no UUID
-        :raises StoreUnusable: the folder or the disk does not let us
+        :raises InvalidName: migration_uuid is not a UUID
+        :raises StoreUnusable: the file cannot be written
         """
         name = checked(report.migration_uuid) + _SUFFIX
         data = codec.encode(report)
@@ -55,10 +55,10 @@ class ReportStore:
         """Return the Report of a migration.
 
         :param name: its UUID
-        :raises InvalidName: name is no UUID
-        :raises ReportNotFound: there is none
-        :raises ReportDamaged: it is no report
-        :raises StoreUnusable: it is not for us to read
+        :raises InvalidName: name is not a UUID
+        :raises ReportNotFound: there is no file
+        :raises ReportDamaged: the file is not a report
+        :raises StoreUnusable: the file cannot be read
         """
         name = checked(name)
         path = os.path.join(self.path, name + _SUFFIX)
@@ -73,14 +73,14 @@ class ReportStore:
             raise errors.ReportDamaged(path=path, reason=error) from error
         if report.migration_uuid != name:
             raise errors.ReportDamaged(
-                path=path, reason='it is the report of migration %.40r'
+                path=path, reason='it has the report of migration %.40r'
                 % report.migration_uuid)
         return report
 
     def names(self):
         """Return the UUIDs of all migrations with a report, newest first.
 
-        :raises StoreUnusable: the folder is not for us to read
+        :raises StoreUnusable: the directory cannot be read
         """
         with self._usable():
             return [name for _, name in sorted(self._entries(),
@@ -89,10 +89,10 @@ class ReportStore:
     def list(self, limit=None):
         """Return (reports, damaged): Reports and ReportDamaged errors.
 
-        The newest ones come first.
+        The newest report is the first.
 
-        :param limit: files looked at, None for all
-        :raises StoreUnusable: the folder is not for us to read
+        :param limit: number of files read, None for all
+        :raises StoreUnusable: the directory cannot be read
         """
         reports, damaged = [], []
         for name in self.names()[:limit]:
@@ -101,7 +101,7 @@ class ReportStore:
             except errors.ReportDamaged as error:
                 damaged.append(error)
             except errors.ReportNotFound:
-                # removed since, as the oldest one
+                # removed meanwhile as the oldest one
                 continue
         return reports, damaged
 
@@ -129,23 +129,23 @@ class ReportStore:
             return
 
     def _replace(self, name, data):
-        handle, aside = tempfile.mkstemp(dir=self.path, prefix=_ASIDE)
+        handle, temporary = tempfile.mkstemp(dir=self.path, prefix=_TEMPORARY)
         try:
             with open(handle, 'wb') as file:
                 os.fchmod(handle, 0o640)
                 file.write(data)
                 file.flush()
                 os.fsync(handle)
-            os.replace(aside, os.path.join(self.path, name))
+            os.replace(temporary, os.path.join(self.path, name))
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(aside)
+                os.unlink(temporary)
             raise
-        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            os.fsync(folder)
+            os.fsync(directory)
         finally:
-            os.close(folder)
+            os.close(directory)
 
     def _tidy(self, new):
         """Remove the oldest reports, never the new one, and leftovers."""
@@ -155,11 +155,11 @@ class ReportStore:
                   for _, name in old[:max(0, len(old) + 1 - self._limit)]]
         with os.scandir(self.path) as entries:
             for entry in entries:
-                if entry.name.startswith(_ASIDE):
+                if entry.name.startswith(_TEMPORARY):
                     with contextlib.suppress(FileNotFoundError):
                         age = time.time() - entry.stat(
                             follow_symlinks=False).st_mtime
-                        if age > _ASIDE_AGE:
+                        if age > _TEMPORARY_AGE:
                             doomed.append(entry.name)
         for name in doomed:
             with contextlib.suppress(FileNotFoundError):
@@ -167,7 +167,7 @@ class ReportStore:
 
 
 def is_name(name):
-    """Whether it is a UUID in its canonical form."""
+    """Whether name is a UUID in its canonical form."""
     try:
         return str(uuid.UUID(name)) == name
     except (ValueError, TypeError, AttributeError):
@@ -177,13 +177,13 @@ def is_name(name):
 def checked(name):
     """Return a UUID in its canonical form.
 
-    :raises InvalidName: it is none
+    :raises InvalidName: name is not a UUID
     """
     try:
         canonical = str(uuid.UUID(name))
     except (ValueError, TypeError, AttributeError):
         canonical = None
-    # uuid.UUID also takes braces and URNs
+    # uuid.UUID also accepts braces and URNs
     if canonical is None or canonical != name.lower():
         raise errors.InvalidName(name=str(name)[:80])
     return canonical
@@ -192,10 +192,10 @@ def checked(name):
 def _read(path):
     """Return the bytes of a regular file.
 
-    :raises ValueError: it is none, or too large
+    :raises ValueError: it is not one, or too large
     """
     try:
-        # A pipe that somebody put there must not make us wait.
+        # O_NONBLOCK: opening a pipe must not block.
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
                          | os.O_CLOEXEC)
     except OSError as error:
@@ -207,5 +207,5 @@ def _read(path):
             raise ValueError('it is not a regular file')
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise ValueError('it has more than %d bytes' % MAX_BYTES)
+        raise ValueError('it is larger than %d bytes' % MAX_BYTES)
     return data

@@ -17,11 +17,11 @@ class MainTest(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.folder = self.temporary_dir()
-        self.conf = self.folder / 'nova.conf'
-        self.conf.write_text('[DEFAULT]\nstate_path = %s\n' % self.folder)
+        self.directory = self.temporary_dir()
+        self.conf = self.directory / 'nova.conf'
+        self.conf.write_text('[DEFAULT]\nstate_path = %s\n' % self.directory)
         self.store = store.ReportStore(
-            self.folder / 'dedup_migrate/reports', 10)
+            self.directory / 'dedup_migrate/reports', 10)
 
     def _run(self, *arguments):
         """Return exit status, output, errors."""
@@ -34,17 +34,17 @@ class MainTest(base.TestCase):
 
     def test_report_table(self):
         self.store.write(samples.make())
-        status, out, _ = self._run('report', samples.MIGRATION)
+        status, out, _ = self._run('report', 'show', samples.MIGRATION)
         self.assertEqual(0, status)
         for part in ('compute2', '2027-01-15 08:00:00 UTC', 'One.', '11 s',
                      'Predicted time: 10 s (5.0 s or more)',
-                     'time +10 %, bytes -5 %, pause +4 ms',
+                     'time +10 %, bytes -5 %, downtime +4 ms',
                      'peer 9, zero 8, storage 7', 'record_pages: 7'):
             self.assertIn(part, out)
 
     def test_report_json(self):
         self.store.write(samples.make())
-        status, out, _ = self._run('report', '-f', 'json')
+        status, out, _ = self._run('report', 'show', '-f', 'json')
         self.assertEqual(0, status)
         self.assertEqual(codec.plain(samples.make()), json.loads(out))
 
@@ -54,12 +54,12 @@ class MainTest(base.TestCase):
             finished_at=None, dedup_source=None, dedup_incoming=None,
             link_bytes=None, total_time=None, downtime_ms=None,
             strategy_used=plan.STOCK, warnings=('a', 'b')))
-        self.assertEqual(0, self._run('report')[0])
+        self.assertEqual(0, self._run('report', 'show')[0])
 
     def test_report_fields(self):
         self.store.write(samples.make())
         self.assertEqual('completed\n', self._run(
-            'report', '-f', 'value', '-c', 'outcome')[1])
+            'report', 'show', '-f', 'value', '-c', 'outcome')[1])
 
     def test_list(self):
         other = str(uuid.uuid4())
@@ -84,7 +84,7 @@ class MainTest(base.TestCase):
     def test_damaged_in_list(self):
         self.store.write(samples.make())
         other = str(uuid.uuid4())
-        (self.folder / 'dedup_migrate/reports' / (other + '.json')
+        (self.directory / 'dedup_migrate/reports' / (other + '.json')
          ).write_text('{')
         status, out, _ = self._run('report', 'list')
         self.assertEqual(0, status)
@@ -102,10 +102,12 @@ class MainTest(base.TestCase):
 
     def test_errors(self):
         for arguments, part in (
-                (('report',), 'there are no reports in'),
-                (('report', 'x'), "'x' is not the UUID of a migration"),
-                (('report', samples.MIGRATION), 'there is no report of'),
-                (('--config-file', '/nowhere', 'report'),
+                (('report', 'show'), 'there are no reports in'),
+                (('report', 'show', 'x'),
+                 "'x' is not the UUID of a migration"),
+                (('report', 'show', samples.MIGRATION),
+                 'there is no report of'),
+                (('--config-file', '/nowhere', 'report', 'show'),
                  'the configuration cannot be used: Failed to find some '
                  'config files: /nowhere')):
             status, _, err = self._run(*arguments)
@@ -118,7 +120,7 @@ class MainTest(base.TestCase):
         self.assertEqual(1, status)
         self.assertIn('reports_kept', err)
 
-    def test_unreadable_folder(self):
+    def test_unusable_directory(self):
         self.conf.write_text('[dedup_migrate]\nreports_path = %s\n'
                              % self.conf)
         status, _, err = self._run('report', 'list')

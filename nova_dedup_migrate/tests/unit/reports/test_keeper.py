@@ -79,7 +79,7 @@ class KeeperTest(base.TestCase):
         self.keeper.close_unfinished()
         closed = self.store.read(samples.MIGRATION)
         self.assertEqual('failed', closed.outcome)
-        self.assertIn('nova-compute ended before', closed.error)
+        self.assertIn('nova-compute stopped during', closed.error)
         self.assertIsNotNone(closed.finished_at)
         self.assertEqual(other, self.store.read(other.migration_uuid))
         self.notifier.end.assert_called_once_with(closed)

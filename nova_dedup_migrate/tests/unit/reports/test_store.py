@@ -142,7 +142,7 @@ class StoreTest(base.TestCase):
                          self.store.read(samples.MIGRATION).outcome)
         self.assertEqual(1, len(list(self.path.iterdir())))
 
-    def test_no_folder_can_be_made(self):
+    def test_directory_cannot_be_made(self):
         self.path.parent.write_text('a file')
         self.assertRaises(errors.StoreUnusable, self.store.write,
                           samples.make())
