@@ -8,7 +8,7 @@ from oslo_config import cfg
 from nova_dedup_migrate.cmd import errors
 from nova_dedup_migrate.conf import dedup_migrate as options
 from nova_dedup_migrate.conf import paths
-from nova_dedup_migrate.reports import store
+from nova_dedup_migrate.operations import store
 
 PROGRAM = 'nova-dedup-migrate'
 
@@ -25,8 +25,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
              'repeated')
 
 
-def open_store(arguments: argparse.Namespace) -> store.ReportStore:
-    """Return the reports of this host.
+def open_store(arguments: argparse.Namespace) -> store.OperationStore:
+    """Return the operations of this host, with their reports.
 
     :param arguments: with the options of add_options
     :raises ConfigurationError: nova.conf cannot be used
@@ -41,7 +41,7 @@ def open_store(arguments: argparse.Namespace) -> store.ReportStore:
     paths.register_opts(conf)
     try:
         conf(names, project='nova', prog=PROGRAM)
-        return store.ReportStore(conf.dedup_migrate.reports_path,
-                                 conf.dedup_migrate.reports_kept)
+        return store.OperationStore(conf.dedup_migrate.operations_path,
+                                    conf.dedup_migrate.operations_kept)
     except (cfg.Error, ValueError) as error:
         raise errors.ConfigurationError(reason=error) from error

@@ -88,7 +88,7 @@ class ListReports(lister.Lister):
     def take_action(self, parsed_args: argparse.Namespace
                     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         found, damaged = configuration.open_store(
-            self.app.options).list()
+            self.app.options).reports()
         for error in damaged:
             LOG.warning('%s', error)
         if parsed_args.instance is not None:
@@ -118,6 +118,8 @@ def _rows(report: reports.Report) -> dict[str, Any]:
     for name in ('error', 'fallback_reason'):
         rows[name] = columns.text(getattr(report, name))
     rows.update(
+        progress=columns.Formatted(plain['progress'],
+                                   _progress(report.progress)),
         page_cache=columns.Formatted(plain['page_cache'],
                                  _page_cache(report.page_cache)),
         plan=columns.Formatted(plain['plan'], _plan(report)),
@@ -135,6 +137,15 @@ def _rows(report: reports.Report) -> dict[str, Any]:
         dedup_incoming=columns.figures(plain['dedup_incoming']),
         warnings=columns.lines(report.warnings))
     return rows
+
+
+def _progress(progress: reports.Progress | None) -> str:
+    if progress is None:
+        return '-'
+    return '%s, %s' % (
+        units.percent(progress.share),
+        'not converging' if progress.seconds_left is None
+        else units.duration(progress.seconds_left) + ' left')
 
 
 def _page_cache(found: answer.Answer | None) -> str:

@@ -68,11 +68,18 @@ def decode(data):
     :raises ValueError: they are not a report; the message says why
     """
     try:
-        value = json.loads(data, parse_constant=_no_constant)
+        return structure(json.loads(data, parse_constant=_no_constant))
     except RecursionError as error:
         raise ValueError('the JSON is nested too deeply') from error
+
+
+def structure(value):
+    """Return the Report of dicts, lists, numbers and text.
+
+    :raises ValueError: they are not a report; the message says why
+    """
     if not isinstance(value, dict):
-        raise ValueError('the file is not a JSON object')
+        raise ValueError('the report is not a JSON object')
     version = value.get('version')
     if version != report.VERSION:
         raise ValueError('report version %.40r; this release reads %d'

@@ -62,6 +62,21 @@ class Round:
 
 
 @dataclasses.dataclass(frozen=True)
+class Progress:
+    """Progress of a migration.
+
+    :ivar share: 0 to 1 of the bytes to move, disks included; it falls if
+        the guest writes faster than the link sends
+    :ivar seconds_left: predicted, null for "without end"
+    :ivar at: seconds since the epoch, time of the calculation
+    """
+
+    share: float
+    seconds_left: float | None
+    at: float
+
+
+@dataclasses.dataclass(frozen=True)
 class PredictionError:
     """Difference between the outcome and the likely value predicted.
 
@@ -86,6 +101,8 @@ class Report:
     :ivar source: host, as in nova.conf
     :ivar destination: host, as in nova.conf
     :ivar outcome: one of OUTCOMES
+    :ivar phase: of the operation, see operations.operation
+    :ivar progress: of a running migration; null if not known yet
     :ivar error: of Nova's live migration, '' if it had none
     :ivar strategy_requested: auto, shared_nas, page_cache, snapshot, off
     :ivar strategy_source: where it is set: flavor, image, nova.conf
@@ -121,6 +138,8 @@ class Report:
     started_at: datetime.datetime
     finished_at: datetime.datetime | None = None
     outcome: str = 'running'
+    phase: str = ''
+    progress: Progress | None = None
     error: str = ''
     strategy_requested: str = 'auto'
     strategy_source: str = ''

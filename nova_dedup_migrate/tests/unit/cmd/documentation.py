@@ -14,7 +14,7 @@ import re
 import tempfile
 
 from nova_dedup_migrate.cmd import main
-from nova_dedup_migrate.reports import store
+from nova_dedup_migrate.operations import store
 from nova_dedup_migrate.tests.unit.reports import samples
 
 ROOT = pathlib.Path(__file__).parents[4]
@@ -44,8 +44,9 @@ def outputs():
     with tempfile.TemporaryDirectory() as directory:
         conf = pathlib.Path(directory) / 'nova.conf'
         conf.write_text('[DEFAULT]\nstate_path = %s\n' % directory)
-        store.ReportStore(pathlib.Path(directory) / 'dedup_migrate/reports',
-                          10).write(samples.documented())
+        samples.write(store.OperationStore(
+            pathlib.Path(directory) / 'dedup_migrate/operations', 10),
+            samples.documented())
         made = {name: _output(conf, arguments)
                 for name, arguments in EXAMPLES.items()}
         arguments = ['report', 'show', '--max-width', '75']
