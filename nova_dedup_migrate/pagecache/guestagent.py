@@ -193,12 +193,12 @@ class _Run:
             return ''
         text = reply.get('err-data')
         try:
-            said = base64.b64decode(text or '').decode('utf-8', 'replace')
+            printed = base64.b64decode(text or '').decode('utf-8', 'replace')
         except (binascii.Error, TypeError, ValueError):
-            said = ''
+            printed = ''
         status = reply.get('exitcode', reply.get('signal'))
         return 'the lister ended with status %.20s%s%s' % (
-            status, ': ' if said else '', agent.printable(said.strip()))
+            status, ': ' if printed else '', agent.printable(printed.strip()))
 
     def _command(self, name, **arguments):
         return decode.mapping(self._call(name, **arguments), name)

@@ -65,7 +65,7 @@ def encode(value):
 def decode(data):
     """Return the Report of bytes of JSON.
 
-    :raises ValueError: they are not a report; the message says why
+    :raises ValueError: they are not a report; the message has the reason
     """
     try:
         return structure(json.loads(data, parse_constant=_no_constant))
@@ -76,7 +76,7 @@ def decode(data):
 def structure(value):
     """Return the Report of dicts, lists, numbers and text.
 
-    :raises ValueError: they are not a report; the message says why
+    :raises ValueError: they are not a report; the message has the reason
     """
     if not isinstance(value, dict):
         raise ValueError('the report is not a JSON object')

@@ -2,7 +2,7 @@
 """The report of one live migration.
 
 JSON, one object, the names of the fields below; bytes, pages, seconds
-unless a name says otherwise.  Times are ISO 8601 in UTC.  null stands
+unless a name has another unit.  Times are ISO 8601 in UTC.  null stands
 for "not known", in the bands of a prediction for "without end".
 
 VERSION is increased if a field changes its meaning or is removed.  A new

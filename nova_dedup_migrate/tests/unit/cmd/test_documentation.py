@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""doc/source/reference/cli.rst against the commands."""
+"""The documentation of the commands and reports against the code."""
 
 import contextlib
+import dataclasses
 import io
 import os
 import re
@@ -10,6 +11,8 @@ from unittest import mock
 from oslo_config import cfg
 
 from nova_dedup_migrate.cmd import main
+from nova_dedup_migrate.pagecache import answer
+from nova_dedup_migrate.reports import report
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.cmd import documentation
 
@@ -109,3 +112,28 @@ class ExamplesTest(base.TestCase):
         for arguments in documentation.EXAMPLES.values():
             self.assertIn('$ nova-dedup-migrate ' + ' '.join(arguments),
                           page)
+
+
+class FieldsTest(base.TestCase):
+
+    def page(self, name):
+        return (documentation.ROOT / 'doc/source/admin' / name).read_text()
+
+    def test_report(self):
+        page = self.page('reports.rst')
+        for kind in (report.Report, report.Progress, report.PredictionError):
+            for field in dataclasses.fields(kind):
+                if field.name != 'at':
+                    self.assertIn('``%s``' % field.name, page)
+        for value in (*report.OUTCOMES, *(
+                field.name for field in dataclasses.fields(report.Paths))):
+            self.assertIn('``%s``' % value, page)
+
+    def test_page_cache(self):
+        page = self.page('page-cache.rst')
+        for outcome in (answer.TAKEN, answer.PARTIAL, answer.SKIPPED,
+                        answer.UNAVAILABLE, answer.TIMEOUT, answer.REFUSED):
+            self.assertIn('\n``%s``' % outcome, page)
+        for name in ('transport', 'seconds', 'notes', 'requests'):
+            self.assertIn('``%s``' % name, page)
+            self.assertTrue(hasattr(answer.Answer('taken'), name))
