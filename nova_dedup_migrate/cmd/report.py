@@ -61,11 +61,11 @@ class ListRounds(_ReportCommand, lister.Lister):
                     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         report = self.read(parsed_args)
         return (('round', 'time', 'peer_pages', 'zero_pages',
-                 'storage_pages', 'refused_pages', 'stolen_pages',
+                 'storage_pages', 'refused_pages', 'resent_pages',
                  'transferred', 'remaining', 'link_rate', 'dirty_rate'),
                 [(one.number, columns.duration(one.seconds),
                   one.pages.peer, one.pages.zero, one.pages.storage,
-                  one.refused_pages, one.stolen_pages,
+                  one.refused_pages, one.resent_pages,
                   columns.size(one.transferred_bytes),
                   columns.size(one.remaining_bytes),
                   columns.rate(one.link_rate), columns.rate(one.dirty_rate))

@@ -184,12 +184,12 @@ class Guest(abc.ABC):
         """
 
     @abc.abstractmethod
-    def arm_dedup(self, copy='shared', disks=(), steal=True):
+    def arm_dedup(self, copy='shared', disks=(), resend=True):
         """Let the next migration leave out what storage holds.
 
         :param copy: shared or own, where the destination has the disks
         :param disks: exceptions, as DedupDisk of the QMP schema
-        :param steal: send unfetched pages in full when the link idles
+        :param resend: send unfetched pages in full when the link idles
         """
 
     @abc.abstractmethod

@@ -139,9 +139,9 @@ class QmpGuest(base.Guest):
     def track_dedup(self, enable=True):
         self._dedup('x-dedup-track', enable=enable)
 
-    def arm_dedup(self, copy='shared', disks=(), steal=True):
+    def arm_dedup(self, copy='shared', disks=(), resend=True):
         arguments = {'disks': list(disks)} if disks else {}
-        self._dedup('x-dedup-arm', copy=copy, steal=steal, **arguments)
+        self._dedup('x-dedup-arm', copy=copy, resend=resend, **arguments)
 
     def disarm_dedup(self):
         self._dedup('x-dedup-disarm')

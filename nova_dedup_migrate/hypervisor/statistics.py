@@ -37,7 +37,7 @@ class SourceStatistics:
     outstanding: int = 0
     nack_digest: int = 0
     nack_io: int = 0
-    stolen_pages: int = 0
+    resent_pages: int = 0
     superseded_pages: int = 0
     final_pages: int = 0
     stale_hints: int = 0

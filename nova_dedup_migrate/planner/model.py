@@ -168,8 +168,8 @@ def pass_over(case, unique, duplicate):
     if case.storage >= link:
         return _Pass(duplicate / case.storage, content, duplicate)
     both = ((duplicate - case.storage * time) / (link + case.storage))
-    stolen = link * both
-    return _Pass(time + both, content + stolen * wire, duplicate - stolen)
+    resent = link * both
+    return _Pass(time + both, content + resent * wire, duplicate - resent)
 
 
 def _disks(case):

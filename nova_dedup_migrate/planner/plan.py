@@ -88,7 +88,7 @@ class Plan:
     :ivar strategy: stock, shared_nas; later page_cache, snapshot
     :ivar disks: exceptions to copy, argument disks of x-dedup-arm
     :ivar copy: default of x-dedup-arm
-    :ivar steal: whether the link may take over from storage
+    :ivar resend: whether the link may take over from storage
     :ivar prediction: of this plan
     :ivar stock: of stock, for comparison
     :ivar explanation: sentences for the operator
@@ -101,6 +101,6 @@ class Plan:
     stock: Prediction
     disks: tuple[PlanDisk, ...] = ()
     copy: str = 'shared'
-    steal: bool = True
+    resend: bool = True
     explanation: tuple[str, ...] = ()
     reason: str = ''

@@ -26,7 +26,7 @@ DISARM = 'disarm'
 
 #: Pages that must have come to an end before they count as evidence.
 _EVIDENCE = 4096
-#: Less than that share read by storage, the rest stolen, is not help.
+#: Less than that share read by storage, the rest resent, is not help.
 _HELP = 0.05
 
 
@@ -43,7 +43,7 @@ class Observation:
     :ivar backlog: records that wait there
     :ivar fetched: pages that storage has delivered
     :ivar nacks: pages that it could not deliver
-    :ivar stolen: pages the link has sent because storage was slower
+    :ivar resent: pages the link has sent because storage was slower
     :ivar active: whether records are being sent
     """
 
@@ -56,7 +56,7 @@ class Observation:
     backlog: int = 0
     fetched: int = 0
     nacks: int = 0
-    stolen: int = 0
+    resent: int = 0
     active: bool = True
 
 
@@ -93,7 +93,7 @@ def observe(progress, time):
         storage_rate=float(source.peer_read_rate),
         backlog=source.peer_backlog, fetched=source.storage_pages,
         nacks=source.nack_digest + source.nack_io,
-        stolen=source.stolen_pages, active=source.state == 'active',
+        resent=source.resent_pages, active=source.state == 'active',
         **common)
 
 
@@ -113,7 +113,7 @@ def replan(plan, given, now):
 
 def _reason(now):
     """Return why asking storage is no use, '' if it is."""
-    ended = now.fetched + now.stolen
+    ended = now.fetched + now.resent
     if ended >= _EVIDENCE and now.fetched < _HELP * ended:
         return ('the storage of the destination delivered %s of the pages '
                 'only; the link was faster with the rest'

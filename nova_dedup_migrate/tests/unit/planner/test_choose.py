@@ -18,7 +18,7 @@ class ChooseTest(base.TestCase):
         self.assertEqual(plan.SHARED_NAS, made.strategy)
         self.assertEqual('', made.reason)
         self.assertEqual(('shared', ()), (made.copy, made.disks))
-        self.assertTrue(made.steal)
+        self.assertTrue(made.resend)
         self.assertLess(made.prediction.time.likely,
                         made.stock.time.likely)
 

@@ -11,7 +11,7 @@ from nova_dedup_migrate.tests.unit.planner import cases
 
 _GOOD = replan.Observation(
     time=10.0, link_rate=12.5e6, remaining=1e9, outstanding=5e8,
-    storage_rate=1e8, fetched=100000, nacks=20, stolen=100)
+    storage_rate=1e8, fetched=100000, nacks=20, resent=100)
 
 
 class ReplanTest(base.TestCase):
@@ -30,18 +30,18 @@ class ReplanTest(base.TestCase):
                                         self._decide().reason))
 
     def test_disarm(self):
-        decision = self._decide(fetched=100, stolen=100000)
+        decision = self._decide(fetched=100, resent=100000)
         self.assertEqual('disarm', decision.action)
         self.assertIn('delivered 0 % of the pages', decision.reason)
 
     def test_little_evidence_is_none(self):
-        self.assertEqual('keep', self._decide(fetched=0, stolen=4000).action)
+        self.assertEqual('keep', self._decide(fetched=0, resent=4000).action)
 
     def test_keep_what_storage_helps_with(self):
         self.assertEqual('keep', self._decide(fetched=20000).action)
 
     def test_keep_where_there_is_nothing_to_take_back(self):
-        bad = {'fetched': 0, 'stolen': 100000}
+        bad = {'fetched': 0, 'resent': 100000}
         self.assertEqual('keep', self._decide(active=False, **bad).action)
         self.plan = choose.choose(cases.make(options={'strategy': 'off'}))
         self.assertEqual('keep', self._decide(**bad).action)
@@ -86,9 +86,9 @@ class ObserveTest(base.TestCase):
     def test_dedup(self):
         source = statistics.SourceStatistics(
             state='active', outstanding=3, peer_read_rate=7, peer_backlog=2,
-            storage_pages=9, nack_digest=1, nack_io=4, stolen_pages=6)
+            storage_pages=9, nack_digest=1, nack_io=4, resent_pages=6)
         now = replan.observe(progress.Progress(
             dedup=statistics.DedupStatistics(source=source)), 3.0)
         self.assertEqual(replan.Observation(
             time=3.0, outstanding=3 * 4096.0, storage_rate=7.0, backlog=2,
-            fetched=9, nacks=5, stolen=6), now)
+            fetched=9, nacks=5, resent=6), now)

@@ -40,7 +40,7 @@
  *     ^  \                  |  |  |
  *     |   `-- content ---------|---------------> clean
  *     |                     |  |
- *     +--- NACK, stolen, ---+  +-- dirtied by the guest: the next scan
+ *     +--- NACK, resent, ---+  +-- dirtied by the guest: the next scan
  *          switch-over             supersedes the record
  *
  * and on the destination, in one 32-bit word per page:
@@ -182,7 +182,7 @@ void dedup_map_query(DedupHintsInfo *info);
 
 /* Source.  Each under the BQL. */
 bool dedup_source_arm(bool has_copy, DedupCopy copy, DedupDiskList *disks,
-                      bool steal, Error **errp);
+                      bool resend, Error **errp);
 void dedup_source_disarm(void);
 DedupSourceInfo *dedup_source_query(void);
 void dedup_source_init(void);
