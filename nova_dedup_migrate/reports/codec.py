@@ -7,6 +7,7 @@ the bands of a prediction, and any other number that is not finite.
 
 import json
 import math
+import typing
 
 import cattrs
 from cattrs.preconf import json as preconf
@@ -17,23 +18,23 @@ from nova_dedup_migrate.reports import report
 _BAND = ('low', 'likely', 'high')
 
 
-def _finite(value):
+def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _band(value, _type):
-    return plan.Band(*(math.inf if value[name] is None
-                       else float(value[name]) for name in _BAND))
+def _band(value: dict[str, float | None], _type: type) -> plan.Band:
+    return plan.Band(*(math.inf if limit is None else float(limit)
+                       for limit in (value[name] for name in _BAND)))
 
 
-def _text(value, _type):
+def _text(value: typing.Any, _type: type) -> str:
     # cattrs would convert any value to text.
     if not isinstance(value, str):
         raise TypeError('expected text')
     return value
 
 
-def _converter():
+def _converter() -> preconf.JsonConverter:
     converter = preconf.make_converter()
     converter.register_structure_hook(str, _text)
     converter.register_unstructure_hook(float, _finite)
@@ -48,21 +49,21 @@ def _converter():
 _CONVERTER = _converter()
 
 
-def plain(value):
+def plain(value: report.Report) -> dict[str, typing.Any]:
     """Return a Report as dicts, lists, numbers and text."""
-    return _CONVERTER.unstructure(value)
+    return typing.cast(dict[str, typing.Any], _CONVERTER.unstructure(value))
 
 
-def _no_constant(name):
+def _no_constant(name: str) -> typing.NoReturn:
     raise ValueError('%s is not valid JSON' % name)
 
 
-def encode(value):
+def encode(value: report.Report) -> bytes:
     """Return a Report as bytes of JSON."""
     return json.dumps(plain(value), indent=1, allow_nan=False).encode()
 
 
-def decode(data):
+def decode(data: bytes) -> report.Report:
     """Return the Report of bytes of JSON.
 
     :raises ValueError: they are not a report; the message has the reason
@@ -73,7 +74,7 @@ def decode(data):
         raise ValueError('the JSON is nested too deeply') from error
 
 
-def structure(value):
+def structure(value: typing.Any) -> report.Report:
     """Return the Report of dicts, lists, numbers and text.
 
     :raises ValueError: they are not a report; the message has the reason

@@ -1,30 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rounds of a migration, from samples of its progress."""
 
+from collections.abc import Callable
+from collections.abc import Sequence
+
+from nova_dedup_migrate.hypervisor import progress
 from nova_dedup_migrate.reports import report
 
 #: The rate of a smaller round depends on latency, not on the link.
 _SAMPLE_BYTES = 8 * 1024 * 1024
 
 
-def summarize(samples):
+def summarize(samples: Sequence[progress.Progress]
+              ) -> tuple[report.Round, ...]:
     """Return a tuple of report.Round.
 
     :param samples: hypervisor Progress, the last one of each round,
         oldest first
     """
     rounds = []
-    before = None
+    before: progress.Progress | None = None
     for sample in samples:
         rounds.append(_round(sample, before))
         before = sample
     return tuple(rounds)
 
 
-def _round(sample, before):
+def _round(sample: progress.Progress,
+           before: progress.Progress | None) -> report.Round:
     source = sample.dedup.source if sample.dedup is not None else None
 
-    def since(value):
+    def since(value: Callable[[progress.Progress], int]) -> int:
         # The counters restart with a new migration of the same QEMU.
         return max(0, value(sample) - (value(before) if before else 0))
 
@@ -44,7 +50,7 @@ def _round(sample, before):
         resent_pages=source.resent_pages if source is not None else 0)
 
 
-def link_rate(rounds):
+def link_rate(rounds: Sequence[report.Round]) -> float | None:
     """Return the rate of the link in bytes/s, None if not known.
 
     It is QEMU's figure for the round with the most bytes.
