@@ -4,7 +4,15 @@
 The planner counts the pages, the report shows all of it.
 """
 
+from __future__ import annotations
+
 import dataclasses
+import typing
+
+if typing.TYPE_CHECKING:
+    # Reports are read without numpy, which the parser imports.
+    from nova_dedup_migrate.pagecache import listingformat
+    from nova_dedup_migrate.pagecache import parser as listing_parser
 
 #: QEMU uses the whole listing, or a part of it.
 TAKEN, PARTIAL = 'taken', 'partial'
@@ -63,17 +71,18 @@ class Answer:
     notes: tuple[str, ...] = ()
 
     @property
-    def useful(self):
+    def useful(self) -> bool:
         """Whether QEMU has pages from it."""
         return self.outcome in (TAKEN, PARTIAL)
 
 
-def figures(parser):
+def figures(parser: listing_parser.ListingParser) -> dict[str, typing.Any]:
     """Return the fields of Answer that are in a listing, as a dict.
 
     :param parser: parser.ListingParser
     """
-    found = {'extents': parser.extents, 'listed_pages': sum(parser.pages),
+    found: dict[str, typing.Any] = {
+        'extents': parser.extents, 'listed_pages': sum(parser.pages),
              'notes': tuple(map(_note, parser.skipped[:_MOST_NOTES]))}
     end = parser.end
     if end is not None:
@@ -86,11 +95,11 @@ def figures(parser):
     return found
 
 
-def _note(skipped):
+def _note(skipped: listingformat.Skipped) -> str:
     if skipped.pages is None:
         return skipped.text
     return '%s: %d pages' % (skipped.text, skipped.pages)
 
 
-def _seconds(microseconds):
+def _seconds(microseconds: int | None) -> float | None:
     return None if microseconds is None else microseconds / 1e6

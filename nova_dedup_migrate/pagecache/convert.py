@@ -6,9 +6,13 @@ disks that the destination cannot read.  Frames are converted one by one: a
 listing may have millions of extents.
 """
 
+from collections.abc import Iterator
+from collections.abc import Mapping
+
 import numpy
 
 from nova_dedup_migrate.pagecache import mapformat
+from nova_dedup_migrate.pagecache import parser as listing_parser
 
 _EXTENT = numpy.dtype([('gpa', '<u8'), ('offset', '<u8'),
                        ('pages', '<u4'), ('disk', '<u4')])
@@ -25,7 +29,8 @@ class Converted:
     :ivar pages: number of pages of these
     """
 
-    def __init__(self, parser, ids):
+    def __init__(self, parser: listing_parser.ListingParser,
+                 ids: Mapping[int, str]) -> None:
         self._parser = parser
         self.disks = tuple(ids.values())
         self._numbers = numpy.full(max(1, len(parser.disks)), -1,
@@ -37,13 +42,14 @@ class Converted:
             self.extents += int(keep.sum())
             self.pages += int(some.pages[keep].sum())
 
-    def _kept(self):
+    def _kept(self) -> Iterator[tuple[numpy.ndarray, numpy.ndarray,
+                                      listing_parser.Extents]]:
         """Yield (disk numbers in the map, mask of valid ones, Extents)."""
         for some in self._parser.chunks():
             numbers = self._numbers[some.disk]
             yield numbers, numbers >= 0, some
 
-    def _parts(self):
+    def _parts(self) -> Iterator[bytes]:
         yield mapformat.encode_disks(self.disks, self.extents)
         for numbers, keep, some in self._kept():
             made = numpy.empty(int(keep.sum()), _EXTENT)
@@ -53,7 +59,7 @@ class Converted:
             made['disk'] = numbers[keep]
             yield made.tobytes()
 
-    def to_memfd(self):
+    def to_memfd(self) -> int:
         """Return a descriptor, as PageCacheMap.to_memfd does.
 
         :raises MapError: the map has no disk

@@ -18,15 +18,17 @@ lister end by themselves.
 """
 
 import base64
-import binascii
 import math
 import time
+import typing
 
 from nova_dedup_migrate.hypervisor import agent
+from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import channel
 from nova_dedup_migrate.hypervisor import decode
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.pagecache import errors
+from nova_dedup_migrate.pagecache import listingformat
 from nova_dedup_migrate.pagecache import parser as listing_parser
 from nova_dedup_migrate.pagecache import transport
 
@@ -65,17 +67,19 @@ class AgentTransport(transport.Transport):
 
     name = 'agent'
 
-    def __init__(self, guest, lister=LISTER):
+    def __init__(self, guest: hypervisor.Guest,
+                 lister: str = LISTER) -> None:
         self._guest = guest
         self._lister = lister
 
-    def obstacle(self):
+    def obstacle(self) -> str:
         return {channel.MISSING: 'the guest has no port for qemu-guest-agent; '
                 'set the image property hw_qemu_guest_agent',
                 channel.CLOSED: 'qemu-guest-agent does not run in the guest',
                 }.get(self._guest.channel_state(agent.PORT), '')
 
-    def request(self, limits, deadline):
+    def request(self, limits: transport.Limits,
+                deadline: float) -> listing_parser.ListingParser:
         wanted = limits.request(0, transport.left(deadline))
         run = _Run(self._guest, self._lister, wanted, deadline)
         try:
@@ -96,7 +100,8 @@ class AgentTransport(transport.Transport):
 class _Run:
     """One run of the lister in the guest."""
 
-    def __init__(self, guest, lister, request, deadline):
+    def __init__(self, guest: hypervisor.Guest, lister: str,
+                 request: listingformat.Request, deadline: float) -> None:
         self._guest = guest
         self._deadline = deadline
         hold = math.ceil(transport.left(deadline)) + 1
@@ -105,14 +110,15 @@ class _Run:
             '--time', str(request.time_ms),
             '--memory', str(request.memory_kib),
             '--extents', str(request.extents)]
-        self._pid = self._handle = None
+        self._pid = 0
+        self._handle: int | None = None
         self._ended = ''
         self._any = self._hangs = False
 
-    def begin(self):
+    def begin(self) -> None:
         self._pid = self._start(self._arguments)
 
-    def receive(self):
+    def receive(self) -> bytes:
         """Return the next bytes of the listing, b'' at its end."""
         while transport.left(self._deadline):
             ended = self._ended
@@ -130,7 +136,7 @@ class _Run:
                 time.sleep(min(_PAUSE_S, transport.left(self._deadline)))
         raise hypervisor_errors.Late(what='the page-cache listing')
 
-    def end(self):
+    def end(self) -> None:
         """End the program and close the file, if the agent answers."""
         self._deadline = time.monotonic() + _TIDY_S
         try:
@@ -143,7 +149,7 @@ class _Run:
             # The program ends by itself.
             return
 
-    def _start(self, arguments):
+    def _start(self, arguments: list[str]) -> int:
         reply = self._command('guest-exec', path='/bin/sh', arg=arguments,
                               **{'capture-output': True})
         pid = decode.count(reply.get('pid'), 'pid')
@@ -152,7 +158,7 @@ class _Run:
                 field='pid', value=pid, expected='the number of a process')
         return pid
 
-    def _opened(self):
+    def _opened(self) -> bool:
         """Whether the file is open; it may not exist yet."""
         if self._handle is None:
             try:
@@ -164,19 +170,20 @@ class _Run:
             self._handle = decode.count(reply, 'handle')
         return True
 
-    def _check_final(self, error):
+    @staticmethod
+    def _check_final(error: hypervisor_errors.AgentError) -> None:
         """Raise the error if another try would fail as well."""
         for reason in ('disabled', 'not been found', 'not allowed'):
             if reason in error.description:
                 raise error
 
-    def _read(self):
+    def _read(self) -> bytes:
         reply = self._command('guest-file-read', handle=self._handle,
                               count=_CHUNK)
         text = reply.get('buf-b64')
         try:
-            data = base64.b64decode(text, validate=True)
-        except (binascii.Error, TypeError, ValueError) as error:
+            data = _base64(text, validate=True)
+        except ValueError as error:
             raise hypervisor_errors.MalformedReply(
                 field='buf-b64', value=repr(text)[:80],
                 expected='base64') from error
@@ -186,24 +193,25 @@ class _Run:
                 expected='at most %d bytes' % _CHUNK)
         return data
 
-    def _exited(self):
+    def _exited(self) -> str:
         """Return how the program ended, '' if it has not."""
         reply = self._command('guest-exec-status', pid=self._pid)
         if not decode.flag(reply.get('exited'), 'exited'):
             return ''
         text = reply.get('err-data')
         try:
-            printed = base64.b64decode(text or '').decode('utf-8', 'replace')
-        except (binascii.Error, TypeError, ValueError):
+            printed = _base64(text or '').decode('utf-8', 'replace')
+        except ValueError:
             printed = ''
         status = reply.get('exitcode', reply.get('signal'))
         return 'the lister ended with status %.20s%s%s' % (
             status, ': ' if printed else '', agent.printable(printed.strip()))
 
-    def _command(self, name, **arguments):
+    def _command(self, name: str,
+                 **arguments: typing.Any) -> dict[str, typing.Any]:
         return decode.mapping(self._call(name, **arguments), name)
 
-    def _call(self, name, **arguments):
+    def _call(self, name: str, **arguments: typing.Any) -> typing.Any:
         if self._hangs:
             raise hypervisor_errors.AgentTimeout(command=name, seconds=0)
         try:
@@ -214,3 +222,14 @@ class _Run:
                 hypervisor_errors.AgentUnavailable):
             self._hangs = True
             raise
+
+
+def _base64(text: typing.Any, validate: bool = False) -> bytes:
+    """Return decoded bytes.
+
+    :param validate: whether other characters are an error
+    :raises ValueError: it is not text, or not base64
+    """
+    if not isinstance(text, str):
+        raise ValueError('not text')
+    return base64.b64decode(text, validate=validate)

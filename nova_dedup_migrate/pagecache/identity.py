@@ -9,11 +9,18 @@ one disk has to be left on either side.  Ambiguous disks are not used.
 An error here would only cost reads: the destination checks a digest.
 """
 
+from collections.abc import Sequence
+
+from nova_dedup_migrate.pagecache import devices as qemu
+from nova_dedup_migrate.pagecache import listingformat
+
 #: virtio-blk and ATA show a guest that much of a serial number.
 _SHORT_SERIAL = 20
 
 
-def match(disks, devices):
+def match(disks: Sequence[listingformat.Disk],
+          devices: Sequence[qemu.Device]
+          ) -> tuple[dict[int, str], dict[int, str]]:
     """Return (ids, reasons).
 
     :param disks: listingformat.Disk, as the guest lists them
@@ -21,7 +28,8 @@ def match(disks, devices):
     :returns: by index of the guest's disk its Device.id, for those that
         were identified; and for the others the reason
     """
-    ids, reasons = {}, {}
+    ids: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     found = [[device for device in devices if _same(disk, device)]
              for disk in disks]
     for index, candidates in enumerate(found):
@@ -40,7 +48,7 @@ def match(disks, devices):
     return ids, reasons
 
 
-def _same(disk, device):
+def _same(disk: listingformat.Disk, device: qemu.Device) -> bool:
     """Whether they match: no value contradicts, one identifies."""
     if 'unknown' not in (disk.bus, device.bus) and disk.bus != device.bus:
         return False
@@ -48,19 +56,21 @@ def _same(disk, device):
                 _address(disk, device))
 
 
-def _all(identifying, address):
+def _all(identifying: tuple[bool | None, ...],
+         address: bool | None) -> bool:
     """Combine True, False and None (not known)."""
     return (False not in (*identifying, address)) and True in identifying
 
 
-def _path(disk, device):
+def _path(disk: listingformat.Disk, device: qemu.Device) -> bool | None:
     if disk.pci is None or device.pci is None:
         return None
     return (disk.pci_domain == 0 and disk.pci_root == 0
             and disk.pci == device.pci)
 
 
-def _address(disk, device):
+def _address(disk: listingformat.Disk,
+             device: qemu.Device) -> bool | None:
     if disk.bus == 'nvme' and device.bus == 'nvme':
         return disk.unit == device.unit
     if disk.scsi is None or device.scsi is None:
@@ -68,7 +78,7 @@ def _address(disk, device):
     return disk.scsi == device.scsi and disk.unit == device.unit
 
 
-def _serial(disk, device):
+def _serial(disk: listingformat.Disk, device: qemu.Device) -> bool | None:
     if not disk.serial or not device.serial:
         return None
     return device.serial == disk.serial or (

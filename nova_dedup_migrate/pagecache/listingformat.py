@@ -8,6 +8,7 @@ them against each other.
 
 import dataclasses
 import struct
+import typing
 
 from nova_dedup_migrate.pagecache import errors
 
@@ -46,6 +47,7 @@ END_PAYLOAD = struct.Struct('<II15Q32s')
 REQUEST_PAYLOAD = struct.Struct('<IIQII40s')
 
 HAS_PCI, HAS_SCSI, READ_ONLY = 1, 2, 4
+Buffer: typing.TypeAlias = bytes | memoryview
 _PAGE_SIZES = (4096, 16384, 65536)
 _SECTOR_SIZES = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
 
@@ -70,11 +72,11 @@ class Disk:
     bus: str = 'unknown'
     size: int = 0
     sector: int = 512
-    pci: tuple | None = None
+    pci: tuple[tuple[int, int], ...] | None = None
     pci_domain: int = 0
     pci_root: int = 0
     pci_bus: int = 0
-    scsi: tuple | None = None
+    scsi: tuple[int, int] | None = None
     unit: int = 0
     read_only: bool = False
     name: str = ''
@@ -138,7 +140,7 @@ class Request:
     memory_kib: int = 65536
     extents: int = 1 << 22
 
-    def encode(self):
+    def encode(self) -> bytes:
         """Return the frame as bytes."""
         return HEADER.pack(
             MAGIC, REQUEST, 0, REQUEST_PAYLOAD.size, 0
@@ -146,12 +148,12 @@ class Request:
                                  self.memory_kib, self.extents, b'')
 
 
-def refuse(reason, *values):
+def refuse(reason: str, *values: object) -> typing.NoReturn:
     """Raise ListingError."""
     raise errors.ListingError(reason=reason % values)
 
 
-def decode_header(data):
+def decode_header(data: Buffer) -> tuple[int, int, int]:
     """Return (type, length of the payload, number of the frame)."""
     magic, kind, zero, length, number = HEADER.unpack(data)
     if magic != MAGIC:
@@ -164,7 +166,7 @@ def decode_header(data):
     return kind, length, number
 
 
-def decode_begin(data):
+def decode_begin(data: Buffer) -> tuple[int, int]:
     """Return (page size of the guest's kernel, nonce)."""
     version, page_size, nonce, zero = _fields(BEGIN_PAYLOAD, data, 'BEGIN')
     if version != VERSION:
@@ -175,7 +177,7 @@ def decode_begin(data):
     return page_size, nonce
 
 
-def decode_disk(data, number):
+def decode_disk(data: Buffer, number: int) -> Disk:
     """Return a Disk.
 
     :param number: the index it has to have
@@ -212,7 +214,7 @@ def decode_disk(data, number):
         wwid=_padded(wwid, what))
 
 
-def decode_skipped(data):
+def decode_skipped(data: Buffer) -> Skipped:
     """Return a Skipped."""
     at = SKIPPED_PAYLOAD.size
     if not at < len(data) <= at + MAX_TEXT:
@@ -224,7 +226,7 @@ def decode_skipped(data):
                    text)
 
 
-def decode_end(data):
+def decode_end(data: Buffer) -> End:
     """Return an End."""
     status, method, *numbers, zero = _fields(END_PAYLOAD, data, 'END')
     if status >= len(STATUSES) or method >= len(METHODS):
@@ -235,24 +237,25 @@ def decode_end(data):
                  for number in numbers))
 
 
-def _fields(form, data, what):
+def _fields(form: struct.Struct, data: Buffer,
+            what: str) -> tuple[typing.Any, ...]:
     if len(data) != form.size:
         refuse('%s of %d bytes, not %d', what, len(data), form.size)
     return form.unpack(data)
 
 
-def _zero(value, what):
+def _zero(value: bytes | int, what: str) -> None:
     if any(value) if isinstance(value, bytes) else value:
         refuse('%s: an unused or reserved field is not 0', what)
 
 
-def _padded(data, what):
+def _padded(data: bytes, what: str) -> str:
     text, _, rest = data.partition(b'\0')
     _zero(rest, what)
     return _text(text, what)
 
 
-def _text(data, what):
+def _text(data: bytes, what: str) -> str:
     if not all(0x20 <= byte <= 0x7e for byte in data):
         refuse('%s: text has other characters than printable ASCII', what)
     return data.decode('ascii')

@@ -12,16 +12,20 @@ The guest cannot cause an error here: whatever it sends, the result is an
 Answer, within the time limit.
 """
 
+from collections.abc import Container
+from collections.abc import Sequence
 import dataclasses
 import os
 import time
 
+from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.pagecache import answer
 from nova_dedup_migrate.pagecache import convert
 from nova_dedup_migrate.pagecache import devices
 from nova_dedup_migrate.pagecache import errors
 from nova_dedup_migrate.pagecache import identity
+from nova_dedup_migrate.pagecache import parser as listing_parser
 from nova_dedup_migrate.pagecache import transport
 
 #: With fewer seconds left no request is sent.
@@ -40,12 +44,14 @@ class PageCacheLoader:
     :param limits: transport.Limits
     """
 
-    def __init__(self, guest, transports, limits):
+    def __init__(self, guest: hypervisor.Guest,
+                 transports: Sequence[transport.Transport],
+                 limits: transport.Limits) -> None:
         self._guest = guest
         self._transports = transports
         self._limits = limits
 
-    def obstacle(self):
+    def obstacle(self) -> str:
         """Return why no request can be sent, '' if one can."""
         if self._guest.run_state() != 'running':
             return 'the guest is not running'
@@ -57,7 +63,7 @@ class PageCacheLoader:
             reasons.append(reason)
         return '; '.join(reasons) or _NO_TRANSPORT
 
-    def load(self, usable=None):
+    def load(self, usable: Container[str] | None = None) -> answer.Answer:
         """Request the listing, pass it to QEMU; return an answer.Answer.
 
         :param usable: devices whose pages the destination can read, None
@@ -69,7 +75,8 @@ class PageCacheLoader:
         made = self._load(usable, deadline)
         return dataclasses.replace(made, seconds=time.monotonic() - begun)
 
-    def _load(self, usable, deadline):
+    def _load(self, usable: Container[str] | None,
+              deadline: float) -> answer.Answer:
         name, parser, outcome, reason = self._listing(
             deadline - self._limits.seconds * _LOADING_SHARE)
         if parser is None:
@@ -96,7 +103,8 @@ class PageCacheLoader:
             return answer.Answer(answer.REFUSED, str(error), name, **found)
         return answer.Answer(outcome, reason, name, **found)
 
-    def _listing(self, deadline):
+    def _listing(self, deadline: float) -> tuple[
+            str, listing_parser.ListingParser | None, str, str]:
         """Return (transport name, parser or None, outcome, reason)."""
         name, outcome, reasons = '', answer.UNAVAILABLE, []
         for one in self._transports:
@@ -125,7 +133,9 @@ class PageCacheLoader:
                     'reached')
         return name, None, outcome, '; '.join(reasons) or _NO_TRANSPORT
 
-    def _identify(self, parser, usable):
+    def _identify(self, parser: listing_parser.ListingParser,
+                  usable: Container[str] | None
+                  ) -> tuple[dict[int, str], dict[int, str]]:
         ids, unknown = identity.match(parser.disks,
                                       devices.find(self._guest))
         if usable is not None:
@@ -133,7 +143,8 @@ class PageCacheLoader:
                    if name in usable}
         return ids, unknown
 
-    def _pass_to_qemu(self, made, deadline):
+    def _pass_to_qemu(self, made: convert.Converted,
+                      deadline: float) -> tuple[int, bool]:
         """Return (pages in QEMU's table, whether it read the whole map).
 
         QEMU reads some hundred thousand extents per second.

@@ -7,10 +7,13 @@ on a disk whose bytes they hold. All numbers are little endian. This module
 accepts and refuses exactly what QEMU does.
 """
 
+from collections.abc import Iterable
+from collections.abc import Sequence
 import dataclasses
 import fcntl
 import os
 import struct
+import typing
 
 from nova_dedup_migrate.pagecache import errors
 
@@ -49,7 +52,7 @@ class Extent:
     disk: int
 
     @property
-    def end(self):
+    def end(self) -> int:
         """Guest-physical address of the first byte behind it."""
         return self.gpa + self.pages * PAGE
 
@@ -67,11 +70,11 @@ class PageCacheMap:
     extents: tuple[Extent, ...] = ()
 
     @property
-    def pages(self):
+    def pages(self) -> int:
         """Pages of all extents."""
         return sum(extent.pages for extent in self.extents)
 
-    def encode(self):
+    def encode(self) -> bytes:
         """Return the map as bytes.
 
         :raises MapError: the map breaks a rule of the format
@@ -85,7 +88,7 @@ class PageCacheMap:
                                       extent.pages, extent.disk))
         return b''.join(parts)
 
-    def to_memfd(self, name='page-cache-map'):
+    def to_memfd(self, name: str = 'page-cache-map') -> int:
         """Return a sealed descriptor for QEMU, at offset 0.
 
         The caller closes it.
@@ -96,7 +99,7 @@ class PageCacheMap:
         return to_memfd([self.encode()], name)
 
 
-def encode_disks(disks, extents):
+def encode_disks(disks: Sequence[str], extents: int) -> bytes:
     """Return what precedes the extents of a map.
 
     :param disks: as in PageCacheMap
@@ -110,7 +113,7 @@ def encode_disks(disks, extents):
                      *map(_DISK.pack, names)])
 
 
-def to_memfd(parts, name='page-cache-map'):
+def to_memfd(parts: Iterable[bytes], name: str = 'page-cache-map') -> int:
     """Return a sealed descriptor of some bytes, at offset 0.
 
     :param parts: iterable of bytes
@@ -130,7 +133,7 @@ def to_memfd(parts, name='page-cache-map'):
     return fd
 
 
-def decode(data):
+def decode(data: bytes) -> PageCacheMap:
     """Return the PageCacheMap of untrusted bytes.
 
     :param data: bytes
@@ -159,12 +162,12 @@ def decode(data):
     return PageCacheMap(names, tuple(found))
 
 
-def _refuse(reason, *values):
+def _refuse(reason: str, *values: object) -> typing.NoReturn:
     """Raise MapError."""
     raise errors.MapError(reason=reason % values)
 
 
-def _decode_header(view):
+def _decode_header(view: memoryview) -> tuple[int, int]:
     """Return the numbers of (disks, extents)."""
     if len(view) < _HEADER.size:
         _refuse('it ends too early: %d bytes of %d', len(view),
@@ -182,7 +185,7 @@ def _decode_header(view):
     return disks, extents
 
 
-def _check_counts(disks, extents):
+def _check_counts(disks: int, extents: int) -> None:
     if not 1 <= disks <= MAX_DISKS:
         _refuse('number of disks is out of bounds: %d, not 1 to %d', disks,
                 MAX_DISKS)
@@ -190,7 +193,8 @@ def _check_counts(disks, extents):
         _refuse('too many extents: %d, at most %d', extents, MAX_EXTENTS)
 
 
-def _check_extent(number, extent, disks, end):
+def _check_extent(number: int, extent: Extent, disks: int,
+                  end: int) -> None:
     """Check one extent.
 
     :param end: address of the end of the one before
@@ -212,7 +216,7 @@ def _check_extent(number, extent, disks, end):
                 '%#x, expected at least %#x', extent.gpa, end)
 
 
-def _encode_name(name):
+def _encode_name(name: str) -> bytes:
     # surrogateescape: what decode() returned can be encoded again.
     data = name.encode('utf-8', 'surrogateescape')
     if not data or len(data) >= _DISK.size or 0 in data:
@@ -221,7 +225,7 @@ def _encode_name(name):
     return data
 
 
-def _decode_name(number, data):
+def _decode_name(number: int, data: bytes) -> str:
     if not data[0] or data[-1]:
         _refuse('name of disk %d is empty or too long', number)
     return data.split(b'\0', 1)[0].decode('utf-8', 'surrogateescape')

@@ -6,8 +6,11 @@ earlier request, or the rest of one: everything up to the BEGIN frame with
 the nonce of this request is skipped.
 """
 
+from __future__ import annotations
+
 import secrets
 
+from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import channel
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.pagecache import errors
@@ -32,16 +35,17 @@ class PortTransport(transport.Transport):
 
     name = 'port'
 
-    def __init__(self, guest):
+    def __init__(self, guest: hypervisor.Guest) -> None:
         self._guest = guest
 
-    def obstacle(self):
+    def obstacle(self) -> str:
         return {channel.MISSING: 'the guest has no page-cache port; set the '
                 'image property dedup_migrate:page_cache_port',
                 channel.CLOSED: 'no page-cache lister runs in the guest',
                 }.get(self._guest.channel_state(PORT), '')
 
-    def request(self, limits, deadline):
+    def request(self, limits: transport.Limits,
+                deadline: float) -> listing_parser.ListingParser:
         nonce = secrets.randbits(63) + 1
         wanted = limits.request(nonce, transport.left(deadline))
         try:
@@ -64,19 +68,20 @@ class PortTransport(transport.Transport):
 class _AfterStart:
     """Feeds a parser the data from the start on."""
 
-    def __init__(self, start, parser):
+    def __init__(self, start: _Start,
+                 parser: listing_parser.ListingParser) -> None:
         self._start = start
         self._parser = parser
 
     @property
-    def complete(self):
+    def complete(self) -> bool:
         return self._parser.complete
 
     @property
-    def page_size(self):
+    def page_size(self) -> int | None:
         return self._parser.page_size
 
-    def feed(self, data):
+    def feed(self, data: bytes) -> None:
         data = self._start.skip(data)
         if data:
             self._parser.feed(data)
@@ -85,12 +90,12 @@ class _AfterStart:
 class _Start:
     """Finds the start of the answer."""
 
-    def __init__(self, nonce):
+    def __init__(self, nonce: int) -> None:
         self._nonce = nonce.to_bytes(8, 'little')
         self._tail = b''
         self._found = False
 
-    def skip(self, data):
+    def skip(self, data: bytes) -> bytes:
         """Return the part of data that belongs to the answer."""
         if self._found:
             return data

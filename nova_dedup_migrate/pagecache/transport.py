@@ -6,12 +6,15 @@ Whatever the guest does, a request ends at its deadline.
 """
 
 import abc
+from collections.abc import Callable
 import dataclasses
 import time
+import typing
 
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.pagecache import errors
 from nova_dedup_migrate.pagecache import listingformat
+from nova_dedup_migrate.pagecache import parser
 
 #: The lister's part of the time limit; the rest is for the transfer.
 _LISTER_SHARE = 0.6
@@ -30,7 +33,7 @@ class Limits:
     memory_kib: int = 65536
     extents: int = 1 << 22
 
-    def request(self, nonce, seconds):
+    def request(self, nonce: int, seconds: float) -> listingformat.Request:
         """Return a listingformat.Request.
 
         :param nonce: 0 if the transport needs none
@@ -51,17 +54,18 @@ class Transport(abc.ABC):
     :cvar name: as in page_cache_transports and in reports
     """
 
-    name = None
+    name: typing.ClassVar[str]
 
     @abc.abstractmethod
-    def obstacle(self):
+    def obstacle(self) -> str:
         """Return why no request can be sent, '' if one can.
 
         This sends nothing to the guest.
         """
 
     @abc.abstractmethod
-    def request(self, limits, deadline):
+    def request(self, limits: Limits,
+                deadline: float) -> parser.ListingParser:
         """Request a listing; return a parser.ListingParser.
 
         The listing is complete, or cut off because the guest closed the
@@ -75,13 +79,32 @@ class Transport(abc.ABC):
         """
 
 
-def left(deadline):
+def left(deadline: float) -> float:
     """Return the seconds until deadline, 0 if it has passed."""
     return max(0.0, deadline - time.monotonic())
 
 
-def read(parser, receive, deadline):
-    """Feed parser until it is complete or no more data comes.
+class Sink(typing.Protocol):
+    """A parser, or the skipping of what precedes its data."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the listing has ended."""
+
+    @property
+    def page_size(self) -> int | None:
+        """None before the first frame."""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes.
+
+        :raises ListingError: they break the format
+        """
+
+
+def read(sink: Sink, receive: Callable[[], bytes],
+         deadline: float) -> None:
+    """Feed a Sink until it is complete or no more data comes.
 
     :param receive: callable() -> the next bytes, b'' at the end; raises
         a HypervisorError if none come
@@ -89,13 +112,13 @@ def read(parser, receive, deadline):
     """
     reason = 'the time limit was reached; see page_cache_time'
     try:
-        while not parser.complete and left(deadline):
+        while not sink.complete and left(deadline):
             data = receive()
             if not data:
                 reason = 'the guest closed the connection'
                 break
-            parser.feed(data)
+            sink.feed(data)
     except hypervisor_errors.HypervisorError as error:
         reason = str(error)
-    if parser.page_size is None:
+    if sink.page_size is None:
         raise errors.NoAnswer(reason=reason)
