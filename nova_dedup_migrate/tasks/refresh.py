@@ -87,9 +87,9 @@ class Refresh:
         self._answered = self._clock()
         if found.useful:
             self._operation.page_cache = dataclasses.replace(
-                found, asked=before.asked + 1)
+                found, requests=before.requests + 1)
         else:
             self._given_up = True
             self._operation.page_cache = dataclasses.replace(
                 before, notes=before.notes + (
-                    'asked again: %s: %s' % (found.outcome, found.reason),))
+                    'listed again: %s: %s' % (found.outcome, found.reason),))

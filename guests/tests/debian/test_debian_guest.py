@@ -124,7 +124,7 @@ class DebianGuestTest(base.TestCase):
                           transport.Limits(120.0)).ask()
         self.say('asked by agent: %s', found)
         self.assertEqual(('agent', 'taken', ''),
-                         (found.way, found.outcome, found.reason))
+                         (found.transport, found.outcome, found.reason))
         self.assertGreaterEqual(found.taken_pages, WEB_BYTES // 4096)
 
     def test_teleport_under_load(self):

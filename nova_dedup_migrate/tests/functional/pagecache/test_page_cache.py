@@ -71,7 +71,7 @@ class PageCacheTest(base.TestCase):
         self.assertEqual('', asker.obstacle())
         found = asker.ask()
         self.assertEqual(('taken', '', 'port', 'whole'), (
-            found.outcome, found.reason, found.way, found.status), found)
+            found.outcome, found.reason, found.transport, found.status), found)
         self.assertGreaterEqual(found.taken_pages, MIB << 8)
         self.assertEqual(found.listed_pages, found.taken_pages)
         self.migrated(rigged, found)

@@ -16,7 +16,7 @@ from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.operations import samples
 from nova_dedup_migrate.tests.unit.tasks import fakes
 
-TAKEN = answer.Answer('taken', way='port', taken_pages=70000)
+TAKEN = answer.Answer('taken', transport='port', taken_pages=70000)
 
 
 class ListPageCacheTest(base.TestCase):
@@ -73,9 +73,9 @@ class ListPageCacheTest(base.TestCase):
         self.assertEqual(outcome, self.operation.page_cache.outcome)
 
     def test_not_listed(self):
-        self.assert_nothing('not asked', 'switched off', asker=False)
+        self.assert_nothing('skipped', 'switched off', asker=False)
         self.obstacle.return_value = 'no use'
-        self.assert_nothing('not asked', 'no use')
+        self.assert_nothing('skipped', 'no use')
         # nothing has reached QEMU, so there is nothing to undo
         self.assertEqual([], self.operation.durable.undo)
         self.obstacle.return_value = ''

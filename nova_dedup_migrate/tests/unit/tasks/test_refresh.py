@@ -9,8 +9,8 @@ from nova_dedup_migrate.tasks import refresh
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.tasks import fakes
 
-FIRST = answer.Answer('taken', way='port', seconds=0.5, taken_pages=7)
-AGAIN = answer.Answer('partial', way='port', seconds=0.5, taken_pages=9)
+FIRST = answer.Answer('taken', transport='port', seconds=0.5, taken_pages=7)
+AGAIN = answer.Answer('partial', transport='port', seconds=0.5, taken_pages=9)
 
 
 class RefreshTest(base.TestCase):
@@ -42,12 +42,12 @@ class RefreshTest(base.TestCase):
         self.assertEqual(('partial', 9, 2), (
             self.operation.page_cache.outcome,
             self.operation.page_cache.taken_pages,
-            self.operation.page_cache.asked))
+            self.operation.page_cache.requests))
         # and again, when that has become old
         self.assertEqual(1, self.look())
         self.now += 60
         self.assertEqual(2, self.look())
-        self.assertEqual(3, self.operation.page_cache.asked)
+        self.assertEqual(3, self.operation.page_cache.requests)
 
     def test_while_memory_is_sent(self):
         self.assertEqual(0, self.look(fakes.look(
@@ -79,9 +79,9 @@ class RefreshTest(base.TestCase):
         self.now += 600
         self.assertEqual(1, self.look())
         self.assertEqual((FIRST.taken_pages, 1, (
-            'asked again: timeout: it hangs',)), (
+            'listed again: timeout: it hangs',)), (
             self.operation.page_cache.taken_pages,
-            self.operation.page_cache.asked, self.operation.page_cache.notes))
+            self.operation.page_cache.requests, self.operation.page_cache.notes))
 
     def test_the_guest_has_left(self):
         self.asker.ask.side_effect = errors.GuestNotRunning(name='x')
