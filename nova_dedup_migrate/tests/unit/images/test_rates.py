@@ -45,14 +45,15 @@ class OffsetsTest(base.TestCase):
 
     def test_pages(self):
         def write(file):
-            file.truncate(8 * MIB)
-            file.seek(5 * MIB)
-            file.write(os.urandom(8192))
+            # So few that each is sure to be looked at.
+            file.truncate(40 * rates.PAGE)
+            file.seek(30 * rates.PAGE)
+            file.write(os.urandom(2 * rates.PAGE))
             file.flush()
             os.fsync(file.fileno())
 
         self.assertEqual(
-            [5 * MIB, 5 * MIB + 4096],
+            [30 * rates.PAGE, 31 * rates.PAGE],
             rates.data_offsets(self.open(write), 100, rates.PAGE))
 
     def test_scattered(self):
