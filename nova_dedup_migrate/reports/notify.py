@@ -69,9 +69,15 @@ class ReportNotifier:
         """
         send = (self._notifier.error if report.outcome == 'failed'
                 else self._notifier.info)
-        # A new one does not take the place of one the thread has.
-        send(context or oslo_context.RequestContext(overwrite=False),
-             EVENT_END, payload(report))
+        own = oslo_context.get_current()
+        try:
+            send(context or oslo_context.RequestContext(overwrite=False),
+                 EVENT_END, payload(report))
+        finally:
+            # oslo.messaging makes a copy of the context, and this the one
+            # the thread logs with.
+            if own is not None:
+                own.update_store()
 
 
 def payload(report: reports.Report) -> dict[str, Any]:
