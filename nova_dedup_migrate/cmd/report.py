@@ -77,7 +77,7 @@ class ListReports(lister.Lister):
         return parser
 
     def take_action(self, parsed_args):
-        reports, damaged = self.app.open_store().list()
+        reports, damaged = self.app.open_store().reports()
         for error in damaged:
             LOG.warning('%s', error)
         if parsed_args.instance is not None:
@@ -147,7 +147,8 @@ def _plan(report):
     return '\n'.join(report.plan.explanation + (
         'Predicted time: ' + units.band(expected.time, units.duration),
         'Predicted bytes: ' + units.band(expected.bytes, units.size),
-        'Predicted pause: ' + units.band(expected.downtime, units.pause)))
+        'Predicted downtime: ' + units.band(expected.downtime,
+                                            units.milliseconds)))
 
 
 def _paths(paths, form):

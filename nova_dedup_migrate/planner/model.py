@@ -207,8 +207,10 @@ class _Memory:
         unique, duplicate = case.unique, case.duplicate
         before = math.inf
         while self._rounds < _ROUNDS:
-            allowed = self._limit() * case.link
-            left = min(unique, allowed * case.left)
+            limit = self._limit()
+            # An adapted limit ends rounds; it does not make them longer.
+            left = min(unique, limit * case.link * case.left)
+            allowed = self._adapted(limit) * case.link
             this = pass_over(case, unique - left, duplicate)
             if self._late(this.time):
                 return self._timed_out(unique, duplicate, this)
@@ -234,12 +236,15 @@ class _Memory:
         self._read += this.read
 
     def _limit(self) -> float:
-        """Return the downtime limit in force now."""
-        case = self._case
-        nova = max((limit for since, limit in case.downtime
+        """Return the downtime limit that Nova has set by now."""
+        return max((limit for since, limit in self._case.downtime
                     if since <= self._time), default=0.0)
-        return max(nova, min(self._wanted, nova + case.extra_downtime,
-                             case.max_downtime))
+
+    def _adapted(self, limit: float) -> float:
+        """Return the downtime limit in force, given Nova's."""
+        case = self._case
+        return max(limit, min(self._wanted, limit + case.extra_downtime,
+                              case.max_downtime))
 
     def _throttle(self) -> float:
         if not self._case.auto_converge or self._hot < 2:

@@ -85,9 +85,9 @@ _BETTER = _Assumption(measured=1.1, configured=1.1, unknown=10.0,
                       devices=0.005, switch_over=0.3)
 _WORSE = _Assumption(measured=0.85, configured=0.85, unknown=0.1,
                      storage=0.4, storage_unknown=0.1, scattered=0.5,
-                     valid=0.7, sampled=0.85, dirty=3.0, errors=2.0, in_use=1.0, own=0.0,
-                     working_set=1.0, left=1.0, devices=0.06,
-                     switch_over=2.5)
+                     valid=0.7, sampled=0.85, dirty=3.0, errors=2.0,
+                     in_use=1.0, own=0.0, working_set=1.0, left=1.0,
+                     devices=0.06, switch_over=2.5)
 
 
 def predict(known: facts.Facts, disks: Sequence[facts.Disk] = (),

@@ -69,17 +69,34 @@ def decode(data):
     :raises ValueError: with what is wrong
     """
     try:
-        value = json.loads(data, parse_constant=_no_constant)
+        return structure(json.loads(data, parse_constant=_no_constant))
     except RecursionError as error:
         raise ValueError('it is nested too deeply') from error
+
+
+def structure(value):
+    """Return the Report of what JSON has.
+
+    :raises ValueError: with what is wrong
+    """
     if not isinstance(value, dict):
         raise ValueError('it is not a JSON object')
     version = value.get('version')
     if version != report.VERSION:
         raise ValueError('its version is %.40r, this release reads %d'
                          % (version, report.VERSION))
+    return structure_as(value, report.Report, 'report')
+
+
+def structure_as(value, kind, path):
+    """Return an object of a dataclass of what JSON has.
+
+    :param kind: the dataclass
+    :param path: how the object is named in errors
+    :raises ValueError: with what is wrong
+    """
     try:
-        return _CONVERTER.structure(value, report.Report)
+        return _CONVERTER.structure(value, kind)
     except cattrs.BaseValidationError as error:
         raise ValueError('; '.join(
-            cattrs.transform_error(error, path='report'))) from error
+            cattrs.transform_error(error, path=path))) from error
