@@ -47,28 +47,6 @@ _CHALLENGE_S = 5.0
 _SAMPLE = 16
 
 
-def obstacle(conf, strategy, strategy_source, guest):
-    """Return why an instance migrates as with Nova's driver, '' if not.
-
-    Cheap: for a guest that takes part one QMP command, otherwise nothing
-    at all.  If there is a reason, FactsCollector is not needed.
-
-    :param conf: group dedup_migrate of the options
-    :param strategy: of the instance, see strategy.of_instance
-    :param strategy_source: likewise
-    :param guest: callable that returns the hypervisor.base.Guest
-    """
-    if not conf.enabled:
-        return '[dedup_migrate] enabled is false on this host'
-    if strategy == 'off':
-        return 'strategy off is set in %s' % strategy_source
-    if not guest().is_patched():
-        return ('the instance runs on a QEMU that cannot leave pages out. '
-                'Install the patched QEMU on this host and restart the '
-                'instance, or migrate it to a host that has it')
-    return ''
-
-
 class FactsCollector:
     """Collects the Facts of one migration.
 
@@ -78,21 +56,19 @@ class FactsCollector:
         is the patched one
     :param instance: nova.objects.Instance
     :param migrate_data: nova.objects.LibvirtLiveMigrateData
-    :param record: with migration_uuid, source, destination, strategy,
-        strategy_source and warn(doing, error)
-    :param link_rate: callable(context, destination, whether it may be
-        measured now) -> bytes/s or None; for when the agent of the source
-        has no rate
+    :param operation: operations.operation.Operation
+    :param link_rate: callable(destination) -> bytes/s of an earlier
+        migration, or None; for when the agent of the source has no rate
     """
 
     def __init__(self, driver, agents, guest, instance, migrate_data,
-                 record, link_rate):
+                 operation, link_rate):
         self._driver = driver
         self._agents = agents
         self._guest = guest
         self._instance = instance
         self._migrate_data = migrate_data
-        self._record = record
+        self._operation = operation
         self._link_rate = link_rate
 
     def collect(self, context):
@@ -106,7 +82,7 @@ class FactsCollector:
             surveyed = pool.submit(self._surveyed, context)
             guest = pool.submit(self._figures, surveyed)
             absent = self._absent(context)
-            link = pool.submit(self._link, context, surveyed, not absent)
+            link = pool.submit(self._link, surveyed)
             destination, reply = self._destination(context, absent, domain)
             figures = guest.result()
             answers = ({} if reply is None else
@@ -130,7 +106,7 @@ class FactsCollector:
         version = decode.mapping(version.get('qemu', {}), 'qemu')
         patched = self._guest.is_patched()
         return facts.End(
-            host=self._record.source, patched=patched,
+            host=self._operation.source, patched=patched,
             version='.'.join(str(decode.count(version.get(part, 0), part))
                              for part in ('major', 'minor', 'micro')),
             reason='' if patched else
@@ -140,11 +116,11 @@ class FactsCollector:
         """Return the DedupSurveyReply of this host's agent, or None."""
         try:
             # It may have been killed: this takes 2 s at most.
-            self._agents.hello(context, self._record.source)
+            self._agents.hello(context, self._operation.source)
             return self._agents.survey(
-                context, self._record.source, objects.DedupSurveyRequest(
+                context, self._operation.source, objects.DedupSurveyRequest(
                     instance_uuid=self._instance.uuid,
-                    destination=self._record.destination,
+                    destination=self._operation.destination,
                     max_age=CONF.dedup_migrate.survey_max_age))
         except errors.AgentUnavailable as error:
             LOG.warning('The agent of this host has no figures of instance '
@@ -153,7 +129,7 @@ class FactsCollector:
                         'second. Check that nova-dedup-migrate-agent runs '
                         'on this host.',
                         {'instance': self._instance.uuid, 'error': error,
-                         'migration': self._record.migration_uuid})
+                         'migration': self._operation.migration_uuid})
             return None
 
     def _figures(self, surveyed):
@@ -167,7 +143,7 @@ class FactsCollector:
         running = self._instance.vm_state != vm_states.PAUSED
         found = survey.survey(self._guest, _SURVEY_S, running=running)
         for what, error in found.warnings:
-            self._record.warn(what, error)
+            self._operation.warn(what, error)
         return _Figures.of_survey(found)
 
     def _facts_of_guest(self, domain, figures):
@@ -204,14 +180,14 @@ class FactsCollector:
     def _absent(self, context):
         """Return why its agent is not asked, '' if it answers."""
         try:
-            self._agents.hello(context, self._record.destination)
+            self._agents.hello(context, self._operation.destination)
         except errors.AgentUnavailable as error:
             return str(error)
         return ''
 
     def _destination(self, context, absent, domain):
         """Return its End, and its DedupFactsReply or None."""
-        host = self._record.destination
+        host = self._operation.destination
         if absent:
             return facts.End(host, False, reason=absent), None
         site = nodes.Site(ceph_conf=CONF.libvirt.images_rbd_ceph_conf,
@@ -223,7 +199,7 @@ class FactsCollector:
                 reply = self._agents.facts(
                     context, host, objects.DedupFactsRequest(
                         instance_uuid=self._instance.uuid,
-                        migration_uuid=self._record.migration_uuid,
+                        migration_uuid=self._operation.migration_uuid,
                         emulator=domain.emulator, disks=made.disks,
                         sample_key=made.sample_key))
             except errors.AgentUnavailable as error:
@@ -279,19 +255,17 @@ class FactsCollector:
 
     # The link
 
-    def _link(self, context, surveyed, present):
+    def _link(self, surveyed):
         """Return facts.Link.
 
         :param surveyed: Future of _surveyed()
-        :param present: whether the destination's agent answers
         """
         bandwidth = CONF.libvirt.live_migration_bandwidth
         limit = CONF.dedup_migrate.link_bandwidth
         reply = surveyed.result()
         rate = reply.link_rate if reply is not None else None
         if not rate:
-            rate = self._link_rate(context, self._record.destination,
-                                   present)
+            rate = self._link_rate(self._operation.destination)
         return facts.Link(configured=float(bandwidth * _MIB) or None,
                           measured=rate, host_limit=limit * 1e6 or None)
 
@@ -316,8 +290,8 @@ class FactsCollector:
             timeout=conf.live_migration_completion_timeout * data_gb,
             force_complete=(conf.live_migration_timeout_action
                             == 'force_complete'),
-            strategy=self._record.strategy,
-            strategy_source=self._record.strategy_source,
+            strategy=self._operation.strategy,
+            strategy_source=self._operation.strategy_source,
             min_gain=ours.min_gain)
 
 

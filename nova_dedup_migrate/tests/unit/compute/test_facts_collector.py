@@ -18,13 +18,13 @@ from nova_dedup_migrate.hypervisor import libvirt as hypervisor
 from nova_dedup_migrate.hypervisor import sampling
 from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.identity import challenge
+from nova_dedup_migrate.operations import operation
 from nova_dedup_migrate.planner import facts
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects as rpc_objects
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.compute import test_disks
-from nova_dedup_migrate.tests.unit.tasks import fakes
 
 VOLUME = '7ba3cb1f-b4f3-4af3-b3b3-4f3f4f3f4f3f'
 TARGETS = ('vda', 'vdb', 'vdc', 'sda')
@@ -98,7 +98,13 @@ class FactsCollectorTest(base.TestCase):
             vm_state=vm_states.ACTIVE)
         self.data = objects.LibvirtLiveMigrateData(
             block_migration=False, bdms=[])
-        self.record = fakes.record()
+        self.operation = operation.Operation(
+            operation.Durable(
+                id='11111111-0000-4000-8000-000000000001',
+                kind=operation.LIVE_MIGRATION, subject=self.instance.uuid,
+                source='here', destination='there', strategy='auto',
+                strategy_source='nova.conf'),
+            save=mock.Mock(spec=[]))
         self.link_rate = mock.Mock(spec=[], return_value=1.25e7)
         self.challenged = None
         patch = mock.patch.object(challenge, 'challenge', autospec=True,
@@ -116,7 +122,7 @@ class FactsCollectorTest(base.TestCase):
     def collect(self):
         return facts_collector.FactsCollector(
             self.driver, self.agents, self.guest, self.instance, self.data,
-            self.record, self.link_rate).collect('context')
+            self.operation, self.link_rate).collect('context')
 
     def without_agent(self):
         """The agent of the source does not answer."""
@@ -133,7 +139,7 @@ class FactsCollectorTest(base.TestCase):
         context, host, request = self.agents.facts.call_args.args
         self.assertEqual(
             ('context', 'there', self.instance.uuid,
-             self.record.migration_uuid, '/usr/bin/qemu-system-x86_64'),
+             self.operation.migration_uuid, '/usr/bin/qemu-system-x86_64'),
             (context, host, request.instance_uuid, request.migration_uuid,
              request.emulator))
 
@@ -163,7 +169,7 @@ class FactsCollectorTest(base.TestCase):
             memory=1 << 30, resident=1 << 28, hint_pages=0, dirty_rate=0.0,
             map_pages=0), found.guest)
         self.assertEqual({0}, {disk.hint_pages for disk in found.disks})
-        self.link_rate.assert_called_once_with('context', 'there', True)
+        self.link_rate.assert_called_once_with('there')
         self.assertEqual(1.25e7, found.link.measured)
 
     def test_agent_has_no_sample_of_the_guest(self):
@@ -184,7 +190,7 @@ class FactsCollectorTest(base.TestCase):
             in_use=9e8, in_use_error=1e7, valid_share=0.75), found.guest)
         self.assertEqual(1.25e7, found.link.measured)
         self.assertTrue(found.destination.patched)
-        self.assertEqual([], self.record.warnings)
+        self.assertEqual([], self.operation.warnings)
 
     def test_survey_fails(self):
         self.agents.survey.side_effect = errors.AgentUnavailable(
@@ -234,7 +240,7 @@ class FactsCollectorTest(base.TestCase):
             what='x', seconds=1)
         found = self.collect().guest
         self.assertEqual((None, 1 << 28), (found.in_use, found.resident))
-        self.assertIn('sampling memory', self.record.warnings[0])
+        self.assertIn('sampling memory', self.operation.warnings[0])
 
     def test_memory_in_huge_pages(self):
         xml = test_disks.XML.replace(
@@ -261,7 +267,7 @@ class FactsCollectorTest(base.TestCase):
         self.guest.dirty_rate.side_effect = hypervisor_errors.WaitTimeout(
             what='x', seconds=1)
         self.assertEqual(0, self.collect().guest.dirty_rate)
-        self.assertEqual(1, len(self.record.warnings))
+        self.assertEqual(1, len(self.operation.warnings))
 
     def test_shared(self):
         found = {disk.target: disk for disk in self.collect().disks}
@@ -327,7 +333,7 @@ class FactsCollectorTest(base.TestCase):
         self.agents.hello.side_effect = errors.AgentUnavailable(
             'there', 'no answer within 2 s')
         found = self.collect()
-        self.link_rate.assert_called_once_with('context', 'there', False)
+        self.link_rate.assert_called_once_with('there')
         self.assertEqual(1.25e7, found.link.measured)
 
     def test_destination_is_stock(self):
@@ -394,41 +400,3 @@ class FactsCollectorTest(base.TestCase):
             found.adapt_downtime_limit, found.max_extra_downtime_ms,
             found.min_gain))
         self.assertEqual(7.0, self.agents.survey.call_args.args[2].max_age)
-
-
-class ObstacleTest(base.TestCase):
-    """An instance that migrates as with Nova's driver costs nothing."""
-
-    def setUp(self):
-        super().setUp()
-        options.register_opts(facts_collector.CONF)
-        self.conf = self.useFixture(config_fixture.Config(
-            facts_collector.CONF))
-        self.guest = mock.create_autospec(hypervisor.LibvirtGuest,
-                                          instance=True)
-        self.opened = mock.Mock(spec=[], return_value=self.guest)
-
-    def obstacle(self, strategy='auto'):
-        return facts_collector.obstacle(
-            facts_collector.CONF.dedup_migrate, strategy, 'flavor',
-            self.opened)
-
-    def test_none(self):
-        self.guest.is_patched.return_value = True
-        self.assertEqual('', self.obstacle())
-        self.assertEqual([mock.call.is_patched()], self.guest.mock_calls)
-
-    def test_off(self):
-        self.assertEqual('strategy off is set in flavor',
-                         self.obstacle('off'))
-        self.opened.assert_not_called()
-
-    def test_not_enabled(self):
-        self.conf.config(group='dedup_migrate', enabled=False)
-        self.assertIn('enabled is false', self.obstacle())
-        self.opened.assert_not_called()
-
-    def test_stock_qemu(self):
-        self.guest.is_patched.return_value = False
-        self.assertIn('Install the patched QEMU', self.obstacle())
-        self.assertEqual([mock.call.is_patched()], self.guest.mock_calls)
