@@ -2,7 +2,6 @@
 """What needs nothing but QMP, however the commands get to QEMU."""
 
 import abc
-import pathlib
 import time
 
 from nova_dedup_migrate.hypervisor import base
@@ -13,8 +12,6 @@ from nova_dedup_migrate.hypervisor import progress
 from nova_dedup_migrate.hypervisor import sampling
 from nova_dedup_migrate.hypervisor import statistics
 
-#: Seconds that writing a GiB of guest memory to a file may take.
-_SAVE_S_PER_GIB = 120
 _MIB = 1 << 20
 #: Pages to compare for a dirty rate: the error is a percent or two.
 _SAMPLES = 8192
@@ -49,19 +46,6 @@ class QmpGuest(base.Guest):
     def run_state(self):
         reply = decode.mapping(self.qmp('query-status'), 'query-status')
         return decode.text(reply.get('status'), 'status')
-
-    def save_memory(self, directory):
-        directory = pathlib.Path(directory).absolute()
-        directory.mkdir(parents=True, exist_ok=True)
-        files = []
-        for part in memory.ranges(self):
-            path = directory / ('ram-%x.bin' % part.start)
-            self.execute('pmemsave',
-                         {'val': part.start, 'size': part.size,
-                          'filename': str(path)},
-                         60 + _SAVE_S_PER_GIB * part.size / memory.GIB)
-            files.append(memory.RamFile(part, path))
-        return memory.RamImage(tuple(files))
 
     def dirty_rate(self, seconds=1):
         size = sum(part.size for part in memory.ranges(self))

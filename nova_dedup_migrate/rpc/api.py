@@ -216,7 +216,7 @@ class AgentAPI:
 
 
 #: What an agent raises, by name, to refuse a request.
-_REFUSALS = ('ProbeRefused', 'ForgetRefused')
+_REFUSALS = ('ProbeRefused', 'LinkInUse', 'ForgetRefused')
 
 
 def _failure(host: str, error: Exception) -> errors.AgentUnavailable:
@@ -228,7 +228,7 @@ def _failure(host: str, error: Exception) -> errors.AgentUnavailable:
     text = (str(text).splitlines() or [''])[0][:objects.MAX_REASON]
     name = str(name).removesuffix('_Remote')
     if name in _REFUSALS:
-        return errors.AgentRefused(host, text)
+        return errors.AgentRefused(host, text, name)
     if name in ('UnsupportedVersion', 'NoSuchMethod',
                 'IncompatibleObjectVersion'):
         return errors.AgentVersion(host, 'it is of another version: ' + text)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors of the RPC layer."""
 
+from __future__ import annotations
+
 from nova_dedup_migrate import errors
 
 
@@ -16,7 +18,10 @@ class AgentUnavailable(errors.DedupMigrateError):
 
     template = 'the dedup agent of {host} is not available: {reason}'
 
-    def __init__(self, host, reason):
+    host: str
+    reason: str
+
+    def __init__(self, host: str, reason: object) -> None:
         super().__init__(host=host, reason=reason)
 
 
@@ -25,9 +30,16 @@ class AgentVersion(AgentUnavailable):
 
 
 class AgentRefused(AgentUnavailable):
-    """The agent works, and refuses this request; reason is its own."""
+    """The agent works, and refuses this request; reason is its own.
+
+    :ivar kind: name of the error in agent.errors
+    """
 
     template = 'the dedup agent of {host} refuses the request: {reason}'
+
+    def __init__(self, host: str, reason: object, kind: str) -> None:
+        super().__init__(host, reason)
+        self.kind = kind
 
 
 class MalformedMessage(errors.DedupMigrateError, ValueError):

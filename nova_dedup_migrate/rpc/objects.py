@@ -253,8 +253,11 @@ class DedupSurveyReply(DedupObject):
         # bytes of memory that are not zero, and the standard error
         'in_use': fields.optional(fields.NumberField),
         'in_use_error': fields.optional(fields.NumberField),
+        # empty if QEMU does not count by disk
         'hints': fields.ObjectsField('DedupDiskHints', MAX_DISKS,
                                      default=[]),
+        # pages with a hint to any disk
+        'hint_pages': fields.CountField(default=0),
         # pages known from a page-cache map
         'map_pages': fields.CountField(default=0),
         # to the destination; None: not known, and link_reason why

@@ -4,6 +4,7 @@
 from collections.abc import Callable
 from collections.abc import Iterator
 import contextlib
+import math
 import threading
 import time
 
@@ -23,6 +24,7 @@ from nova_dedup_migrate.tasks import refresh as refreshing
 LOG = logging.getLogger(__name__)
 
 _Progress = hypervisor_progress.Progress
+_Observer = Callable[[_Progress, replan.Observation], None]
 
 #: Statuses in which the end is a moment away.
 _ENDING = ('pre-switchover', 'device')
@@ -51,6 +53,7 @@ class Watch:
         self._refresh = refresh
         self._over = threading.Event()
         self._failures = 0
+        self._started = time.monotonic()
 
     @contextlib.contextmanager
     def during(self) -> Iterator[None]:
@@ -94,14 +97,18 @@ class Watch:
     def run(self) -> None:
         """Look until the migration or the guest is over."""
         observers = self._observers()
+        self._started = time.monotonic()
         while not self._over.is_set():
             wait = self._interval
             try:
                 now = self._guest.progress()
                 self._operation.see(now)
+                seen = replan.observe(now, time.monotonic() - self._started,
+                                      self._operation.data_remaining)
+                self._show(seen)
                 if now.rounds:
                     for observer in observers:
-                        observer(now)
+                        observer(now, seen)
                 if self._refresh is not None:
                     self._refresh.look(now)
                 wait = self._wait(now)
@@ -116,6 +123,14 @@ class Watch:
                     return
             self._over.wait(wait)
 
+    def _show(self, seen: replan.Observation) -> None:
+        """Keep the progress and the time left in the operation."""
+        share, left = replan.progress(self._operation.plan,
+                                      self._operation.facts, seen)
+        self._operation.show(report.Progress(
+            share=share, seconds_left=left if math.isfinite(left) else None,
+            at=time.time()))
+
     def _wait(self, now: _Progress) -> float:
         """Return seconds until the next look."""
         if now.status in _ENDING:
@@ -126,42 +141,37 @@ class Watch:
             return min(self._interval, max(left / 4, _ENDING_INTERVAL_S))
         return self._interval
 
-    def _observers(self) -> tuple[Callable[[_Progress], None], ...]:
-        if self._operation.facts is None or self._operation.plan is None:
-            return ()
-        replanner = _Replanner(self._operation, self._guest)
-        limit = downtime_limit.of_plan(self._operation.facts.options,
-                                       self._operation.plan)
-        if limit is None:
-            return (replanner,)
-        return (replanner,
-                _DowntimeLimit(self._operation, self._guest, limit))
+    def _observers(self) -> list[_Observer]:
+        facts, plan = self._operation.facts, self._operation.plan
+        if facts is None or plan is None:
+            return []
+        found: list[_Observer] = []
+        if plan.strategy != planner_plan.STOCK:
+            found.append(_Replanner(self._operation, self._guest))
+        limit = downtime_limit.of_plan(facts.options, plan)
+        if limit is not None:
+            found.append(_LimitSetter(self._operation, self._guest, limit))
+        return found
 
 
 class _Replanner:
-    """Lets the planner decide again at each look; keeps its estimate."""
+    """Lets the planner decide again at each look."""
 
     def __init__(self, operation: operations.Operation,
                  guest: hypervisor.Guest) -> None:
         self._operation = operation
         self._guest = guest
-        self._started = time.monotonic()
         self._disarmed = False
 
-    def __call__(self, now: _Progress) -> None:
-        plan, facts = self._operation.plan, self._operation.facts
-        seen = replan.observe(now, time.monotonic() - self._started)
-        decision = replan.replan(plan, facts, seen)
-        share, left = replan.progress(plan, facts, seen)
-        self._operation.show(report.Progress(
-            share=share, seconds_left=left, at=time.time()))
+    def __call__(self, now: _Progress, seen: replan.Observation) -> None:
         source = now.dedup.source if now.dedup is not None else None
-        if source is None or self._operation.plan.strategy == (
-                planner_plan.STOCK):
-            return
-        if source.reason:
+        if source is not None and source.reason:
             self._operation.explain(source.reason)
-        if decision.action == 'disarm' and not self._disarmed:
+        if self._disarmed or source is None:
+            return
+        decision = replan.replan(self._operation.plan,
+                                 self._operation.facts, seen)
+        if decision.action == replan.DISARM:
             LOG.info('Live migration %(migration)s continues as an ordinary '
                      'one: %(reason)s',
                      {'migration': self._operation.migration_uuid,
@@ -172,30 +182,29 @@ class _Replanner:
             self._operation.undone(operations.UNDO_ARM)
 
 
-class _DowntimeLimit:
-    """Raises the downtime limit when rounds no longer leave less."""
+class _LimitSetter:
+    """Sets the downtime limit when rounds no longer leave less."""
 
     def __init__(self, operation: operations.Operation,
                  guest: hypervisor.Guest,
                  limit: downtime_limit.DowntimeLimit) -> None:
         self._operation = operation
         self._guest = guest
-        self._started = time.monotonic()
         self._raised = False
         self._limit = limit
 
-    def __call__(self, now: _Progress) -> None:
+    def __call__(self, now: _Progress, seen: replan.Observation) -> None:
         if now.status != 'active':
             return
         limit = self._limit.look(now.rounds, now.expected_downtime_ms,
-                                 time.monotonic() - self._started)
+                                 seen.time)
         if limit is None:
             return
         # Nova's steps may lower it; then it is raised again and again.
         LOG.log(logging.DEBUG if self._raised else logging.INFO,
                 'Live migration %(migration)s: after %(rounds)d rounds the '
                 'guest still writes to as much memory as before. The '
-                'downtime limit is raised to %(limit)d ms.',
+                'downtime limit is set to %(limit)d ms.',
                 {'migration': self._operation.migration_uuid,
                  'rounds': now.rounds, 'limit': limit})
         self._raised = True

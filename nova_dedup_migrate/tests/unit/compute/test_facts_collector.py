@@ -400,3 +400,41 @@ class FactsCollectorTest(base.TestCase):
             found.adapt_downtime_limit, found.max_extra_downtime_ms,
             found.min_gain))
         self.assertEqual(7.0, self.agents.survey.call_args.args[2].max_age)
+
+
+class ObstacleTest(base.TestCase):
+    """An instance that migrates as with Nova's driver costs nothing."""
+
+    def setUp(self):
+        super().setUp()
+        options.register_opts(facts_collector.CONF)
+        self.conf = self.useFixture(config_fixture.Config(
+            facts_collector.CONF))
+        self.guest = mock.create_autospec(hypervisor.LibvirtGuest,
+                                          instance=True)
+        self.opened = mock.Mock(spec=[], return_value=self.guest)
+
+    def obstacle(self, strategy='auto'):
+        return facts_collector.obstacle(
+            facts_collector.CONF.dedup_migrate, strategy, 'flavor',
+            self.opened)
+
+    def test_none(self):
+        self.guest.is_patched.return_value = True
+        self.assertEqual('', self.obstacle())
+        self.assertEqual([mock.call.is_patched()], self.guest.mock_calls)
+
+    def test_off(self):
+        self.assertEqual('strategy off is set in flavor',
+                         self.obstacle('off'))
+        self.opened.assert_not_called()
+
+    def test_not_enabled(self):
+        self.conf.config(group='dedup_migrate', enabled=False)
+        self.assertIn('enabled is false', self.obstacle())
+        self.opened.assert_not_called()
+
+    def test_stock_qemu(self):
+        self.guest.is_patched.return_value = False
+        self.assertIn('Install the patched QEMU', self.obstacle())
+        self.assertEqual([mock.call.is_patched()], self.guest.mock_calls)

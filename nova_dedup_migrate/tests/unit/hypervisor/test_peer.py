@@ -4,8 +4,8 @@ from unittest import mock
 
 import libvirt
 
-from nova_dedup_migrate.hypervisor import peer
 from nova_dedup_migrate.hypervisor import libvirt_monitor
+from nova_dedup_migrate.hypervisor import peer
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.compute.test_attempt import libvirt_error
 

@@ -296,13 +296,14 @@ class ApiTest(base.TestCase):
         self.assertEqual(3, answer.fetched_pages)
 
     def test_refusals(self):
-        for name in ('ProbeRefused', 'ForgetRefused'):
+        for name in ('ProbeRefused', 'LinkInUse', 'ForgetRefused'):
             with mock.patch.object(
                     messaging.rpc.client._CallContext, 'call', autospec=True,
                     side_effect=messaging.RemoteError(name, 'it runs\nx')):
                 error = self.assertRaises(
                     errors.AgentRefused, self.api.forget_guest, {}, HOST,
                     UUID, UUID)
+            self.assertEqual(name, error.kind)
             self.assertEqual('the dedup agent of compute2 refuses the '
                              'request: it runs', str(error))
 

@@ -28,7 +28,7 @@ FINGERPRINTS = {
     'DedupLinkRequest': '1.0-6ed2e75dd6099cb77b16b703cd64782f',
     'DedupNodeAnswer': '1.0-a84958e346328e2fcbdd8d196bdc035a',
     'DedupNodeClaim': '1.0-77763d0fb7fd637dab92add1affc6ba5',
-    'DedupSurveyReply': '1.0-00bc6cc907f0294304ed4869e3a28c59',
+    'DedupSurveyReply': '1.0-4058934943a559fadfe371ab0c2a05e1',
     'DedupSurveyRequest': '1.0-ce8a640d9ad5000ef168bfaaf8861901',
 }
 
