@@ -2,10 +2,10 @@
 """How many hints still hold: x-dedup-sample-hints."""
 
 from nova_dedup_migrate.hypervisor import errors
-from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.tests.functional.migration import case
 from nova_dedup_migrate.tests.functional.migration import scripted
+from testkit import spec
 
 PAGES = case.PAGES
 STALE = PAGES[:12]

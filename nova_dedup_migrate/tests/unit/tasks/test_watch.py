@@ -83,7 +83,8 @@ class WatchTest(base.TestCase):
                                      expected_downtime_ms=600)
                  for number in range(1, 9)]
         with mock.patch.object(downtime_limit.DowntimeLimit, 'look',
-                               autospec=True, side_effect=[None] * 6 + [75, None]):
+                               autospec=True,
+                               side_effect=[None] * 6 + [75, None]):
             self.run_watch(*looks, GONE)
         self.guest.allow_downtime.assert_called_once_with(75)
         self.assertEqual([], self.record.warnings)
