@@ -104,7 +104,7 @@ class SampleTest(case.MigrationCase):
                 one.source.destroy()
 
     def test_a_disk_with_an_iothread(self):
-        path = self.folder / 'other.raw'
+        path = self.directory / 'other.raw'
         content = scripted.write_disk(path)
         one = self.rig(source_disks=[spec.Disk(path=path, iothread=True)],
                        contents=[content])
