@@ -245,7 +245,7 @@ class SoakRun:
         if attempt.armed:
             with contextlib.suppress(errors.DedupNotSupported):
                 source.arm_dedup(
-                    copy=self._storage.copy, steal=attempt.steal
+                    copy=self._storage.copy, resend=attempt.resend
                 )
                 armed = True
         migration = source.migrate(destination, self._options(attempt))
@@ -379,11 +379,11 @@ def words(hop: dict) -> str:
         return 'given-up'
     if 'record_pages' not in hop:
         return 'plain:%.1fs' % hop.get('seconds', 0)
-    return '%.1fs:%d/%d storage,%d stolen,%d final,%d nack%s' % (
+    return '%.1fs:%d/%d storage,%d resent,%d final,%d nack%s' % (
         hop.get('seconds', 0),
         hop['storage_pages'],
         hop['record_pages'],
-        hop['stolen_pages'],
+        hop['resent_pages'],
         hop['final_pages'],
         hop['nack_digest'] + hop['nack_io'],
         ' (%s)' % hop['reason'] if hop['reason'] else '',

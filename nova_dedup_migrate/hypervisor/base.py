@@ -140,12 +140,12 @@ class Guest(abc.ABC):
         """
 
     @abc.abstractmethod
-    def arm_dedup(self, copy='shared', disks=(), steal=True):
+    def arm_dedup(self, copy='shared', disks=(), resend=True):
         """Let the next migration leave out what storage holds.
 
         :param copy: shared or own, where the destination has the disks
         :param disks: exceptions, as DedupDisk of the QMP schema
-        :param steal: send unfetched pages in full when the link idles
+        :param resend: send unfetched pages in full when the link idles
         """
 
     @abc.abstractmethod
@@ -166,3 +166,15 @@ class Guest(abc.ABC):
     @abc.abstractmethod
     def dedup_statistics(self):
         """Return a statistics.DedupStatistics."""
+
+    @abc.abstractmethod
+    def sample_hints(self, pages=512):
+        """Count the hints of each disk and check some of them.
+
+        Takes half a second or so, in which QEMU takes no other command.
+        Fewer than pages are checked if storage is slow, and none of a
+        guest that is paused or migrated.
+
+        :param pages: how many to check, of all disks, 1 to 4096
+        :returns: tuple of statistics.DiskHints, of disks that have any
+        """

@@ -15,6 +15,8 @@ from nova_dedup_migrate.hypervisor import statistics
 _MIB = 1 << 20
 #: Pages to compare for a dirty rate: the error is a percent or two.
 _SAMPLES = 8192
+#: Disks that hints can be about (DEDUP_MAX_SLOTS).
+_MAX_DISKS = 127
 #: What QEMU allows (dirtyrate.h).
 _SAMPLES_PER_GIB = (128, 16384)
 
@@ -123,9 +125,9 @@ class QmpGuest(base.Guest):
     def track_dedup(self, enable=True):
         self._dedup('x-dedup-track', enable=enable)
 
-    def arm_dedup(self, copy='shared', disks=(), steal=True):
+    def arm_dedup(self, copy='shared', disks=(), resend=True):
         arguments = {'disks': list(disks)} if disks else {}
-        self._dedup('x-dedup-arm', copy=copy, steal=steal, **arguments)
+        self._dedup('x-dedup-arm', copy=copy, resend=resend, **arguments)
 
     def disarm_dedup(self):
         self._dedup('x-dedup-disarm')
@@ -143,6 +145,14 @@ class QmpGuest(base.Guest):
             # whoever knows the command consumes the descriptor
             self.qmp('closefd', fdname=name)
             raise
+
+    def sample_hints(self, pages=512):
+        reply = self._dedup('x-dedup-sample-hints', pages=pages)
+        if not isinstance(reply, list) or len(reply) > _MAX_DISKS:
+            raise errors.MalformedReply(
+                field='x-dedup-sample-hints', value=repr(reply)[:80],
+                expected='a list of %d disks at most' % _MAX_DISKS)
+        return tuple(map(statistics.DiskHints.from_qmp, reply))
 
     def dedup_statistics(self):
         return statistics.DedupStatistics.from_qmp(

@@ -17,8 +17,9 @@ _MAY = {
 #: The product's tests may use more than the product.
 _PRODUCT_TESTS = ('testkit', 'guests')
 #: Packages of the product that do without Nova.
-_WITHOUT_NOVA = ('agent', 'cmd', 'conf', 'hypervisor', 'pagecache',
-                 'planner', 'reports', 'rpc')
+_WITHOUT_NOVA = ('agent', 'cmd', 'conf', 'hypervisor', 'identity', 'images',
+                 'operations', 'pagecache', 'planner', 'recovery', 'reports',
+                 'rpc')
 
 
 def imported(source):

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 
-from nova_dedup_migrate.agent import operations
+from nova_dedup_migrate.images import operations
 from nova_dedup_migrate.tests import base
 
 MIB = 1 << 20

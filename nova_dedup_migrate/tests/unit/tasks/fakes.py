@@ -30,7 +30,7 @@ def some_plan(strategy='shared_nas', reason=''):
         strategy=strategy, prediction=prediction, stock=prediction,
         disks=(plan.PlanDisk('virtio-disk0', 'shared'),
                plan.PlanDisk('virtio-disk1', 'own', use=False)),
-        copy='shared', steal=True, reason=reason)
+        copy='shared', resend=True, reason=reason)
 
 
 def look(rounds=1, status='active', mbps=800.0, remaining=1 << 20, **source):

@@ -28,7 +28,7 @@ class ArmTest(base.TestCase):
     def test_as_planned(self):
         self.task.execute(fakes.some_plan())
         self.guest.arm_dedup.assert_called_once_with(
-            copy='shared', steal=True, disks=[
+            copy='shared', resend=True, disks=[
                 {'device': 'virtio-disk0', 'copy': 'shared', 'use': True},
                 {'device': 'virtio-disk1', 'copy': 'own', 'use': False}])
         self.assertTrue(self.record.armed)

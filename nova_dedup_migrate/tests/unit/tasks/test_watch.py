@@ -7,8 +7,8 @@ from unittest import mock
 from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import events
+from nova_dedup_migrate.planner import downtime_limit
 from nova_dedup_migrate.planner import replan
-from nova_dedup_migrate.planner import settle
 from nova_dedup_migrate.tasks import watch
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.tasks import fakes
@@ -78,21 +78,33 @@ class WatchTest(base.TestCase):
         self.run_watch(fakes.look(1, reason='no return path'), GONE)
         self.assertEqual('no return path', self.record.reason)
 
+    def limits(self, *found):
+        """Have the planner set these limits."""
+        limit = mock.create_autospec(downtime_limit.DowntimeLimit,
+                                     instance=True)
+        limit.look.side_effect = found
+        return mock.patch.object(downtime_limit, 'of_plan', autospec=True,
+                                 return_value=limit if found else None)
+
     def test_rounds_that_lead_no_further(self):
         looks = [dataclasses.replace(fakes.look(number),
                                      expected_downtime_ms=600)
                  for number in range(1, 9)]
-        with mock.patch.object(settle.Settling, 'look', autospec=True,
-                               side_effect=[None] * 6 + [75, None]):
+        with self.limits(*[None] * 6, 75, None):
             self.run_watch(*looks, GONE)
         self.guest.allow_downtime.assert_called_once_with(75)
         self.assertEqual([], self.record.warnings)
 
-    def test_downtime_is_novas_where_nothing_is_left_out(self):
-        with mock.patch.object(settle.Settling, 'look', autospec=True,
-                               return_value=75):
-            self.guest.progress.side_effect = [fakes.look(1), GONE]
+    def test_downtime_limit_of_an_ordinary_migration(self):
+        self.guest.progress.side_effect = [fakes.look(1), GONE]
+        with self.limits(75):
             self.watch.run(fakes.some_facts(), fakes.some_plan('stock'))
+        self.guest.allow_downtime.assert_called_once_with(75)
+
+    def test_downtime_limit_is_novas(self):
+        with self.limits():
+            self.run_watch(fakes.look(1), GONE)
+        with self.limits(75, 75):
             self.run_watch(fakes.look(1), GONE, plan=False)
             self.run_watch(fakes.look(1, status='device'), GONE)
         self.guest.allow_downtime.assert_not_called()
