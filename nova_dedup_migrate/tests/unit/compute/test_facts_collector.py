@@ -24,6 +24,7 @@ from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects as rpc_objects
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.compute import test_disks
+from nova_dedup_migrate.tests.unit.tasks import fakes
 
 VOLUME = '7ba3cb1f-b4f3-4af3-b3b3-4f3f4f3f4f3f'
 TARGETS = ('vda', 'vdb', 'vdc', 'sda')

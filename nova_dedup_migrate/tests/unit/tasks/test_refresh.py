@@ -81,7 +81,8 @@ class RefreshTest(base.TestCase):
         self.assertEqual((FIRST.taken_pages, 1, (
             'listed again: timeout: it hangs',)), (
             self.operation.page_cache.taken_pages,
-            self.operation.page_cache.requests, self.operation.page_cache.notes))
+            self.operation.page_cache.requests,
+            self.operation.page_cache.notes))
 
     def test_the_guest_has_left(self):
         self.asker.ask.side_effect = errors.GuestNotRunning(name='x')
