@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
+from nova_dedup_migrate.tests.nova_functional import adopt
+
+globals().update(adopt.adopt('libvirt.test_uefi'))
