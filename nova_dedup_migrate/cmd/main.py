@@ -12,7 +12,7 @@ from nova_dedup_migrate.cmd import errors
 from nova_dedup_migrate.cmd import report
 from nova_dedup_migrate.conf import dedup_migrate as options
 from nova_dedup_migrate.conf import paths
-from nova_dedup_migrate.reports import store
+from nova_dedup_migrate.operations import store
 
 _COMMANDS = {
     'report': report.ShowReport,
@@ -46,7 +46,7 @@ class DedupMigrateApp(app.App):
         return parser
 
     def open_store(self):
-        """Return the reports.store.ReportStore of this host.
+        """Return the operations.store.OperationStore of this host.
 
         :raises ConfigurationError: nova.conf cannot be used
         """
@@ -60,8 +60,8 @@ class DedupMigrateApp(app.App):
         paths.register_opts(conf)
         try:
             conf(arguments, project='nova', prog='nova-dedup-migrate')
-            return store.ReportStore(conf.dedup_migrate.reports_path,
-                                     conf.dedup_migrate.reports_kept)
+            return store.OperationStore(conf.dedup_migrate.operations_path,
+                                     conf.dedup_migrate.operations_kept)
         except (cfg.Error, ValueError) as error:
             raise errors.ConfigurationError(reason=error) from error
 

@@ -77,7 +77,7 @@ class ListReports(lister.Lister):
         return parser
 
     def take_action(self, parsed_args):
-        reports, damaged = self.app.open_store().list()
+        reports, damaged = self.app.open_store().reports()
         for error in damaged:
             LOG.warning('%s', error)
         if parsed_args.instance is not None:

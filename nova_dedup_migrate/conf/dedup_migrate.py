@@ -153,22 +153,35 @@ _PAGE_CACHE = [
         help='Path of the lister in guests, for qemu-guest-agent.'),
 ]
 
-_REPORTS = [
+_OPERATIONS = [
     # Not named state_path: the default would then refer to itself.
     cfg.StrOpt(
-        'reports_path',
-        default='$state_path/dedup_migrate/reports',
-        help='Folder for the reports of live migrations that left this '
-             'host. $state_path is the option of [DEFAULT].'),
+        'operations_path',
+        default='$state_path/dedup_migrate/operations',
+        help='Directory of the live migrations that left this host: what '
+             'recovery needs of those under way, and the reports of all. It '
+             'must outlive a restart of the host. $state_path is the option '
+             'of [DEFAULT].'),
     cfg.IntOpt(
-        'reports_kept',
+        'operations_kept',
         default=1000,
         min=1,
         max=100000,
-        help='Reports kept on this host; then the oldest one is removed.'),
+        help='Live migrations that have ended whose reports are kept on '
+             'this host; then the oldest one is removed.'),
+    cfg.IntOpt(
+        'recovery_timeout',
+        default=1800,
+        min=60,
+        max=86400,
+        mutable=True,
+        help='Seconds for which nova-compute tries to find out where the '
+             'guest of an interrupted live migration is. Then it sets the '
+             'instance to ERROR, with the reason in its fault, and leaves '
+             'its task state, so that the guest is not started twice.'),
 ]
 
-ALL_OPTS = _BASIC + _AGENT + _PAGE_CACHE + _REPORTS
+ALL_OPTS = _BASIC + _AGENT + _PAGE_CACHE + _OPERATIONS
 
 
 def register_opts(conf):

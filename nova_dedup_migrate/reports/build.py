@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making the report of what tasks.record.MigrationRecord knows."""
+"""Making the report of an operation."""
 
 import dataclasses
 import datetime
@@ -10,35 +10,49 @@ from nova_dedup_migrate.reports import report
 from nova_dedup_migrate.reports import rounds
 
 
-def of_record(record):
+def of_operation(operation):
     """Return a Report.
 
-    :param record: tasks.record.MigrationRecord, finished or not
+    :param operation: operations.operation.Operation, finished or not
     """
-    latest = record.latest
+    outcome = operation.outcome or 'running'
+    progress = (operation.durable.progress if outcome == 'running'
+                else None)
+    if operation.earlier is not None:
+        return dataclasses.replace(
+            operation.earlier, outcome=outcome, progress=progress,
+            phase=operation.phase, error=_error(operation),
+            finished_at=_time(operation.finished_at),
+            warnings=(operation.earlier.warnings
+                      + tuple(operation.warnings)))
+    latest = operation.latest
     source = (latest.dedup.source
               if latest is not None and latest.dedup is not None else None)
     fields = {}
     if latest is not None:
         fields.update(_figures(latest, source))
-        fields['downtime_ms'] = _downtime_ms(latest, record.pause)
+        fields['downtime_ms'] = _downtime_ms(latest, operation.downtime)
     made = report.Report(
-        migration_uuid=record.migration_uuid,
-        instance_uuid=record.instance_uuid,
-        source=record.source, destination=record.destination,
-        started_at=_time(record.started_at),
-        finished_at=_time(record.finished_at),
-        outcome=record.outcome or 'running',
-        error=str(record.error or record.failure or '')[:2000],
-        strategy_asked=record.strategy,
-        strategy_source=record.strategy_source,
-        strategy_used=_used(record, source),
-        fallback_reason=record.reason, page_cache=record.page_cache,
-        plan=record.plan,
-        rounds=rounds.summarize(list(record.rounds)),
-        dedup_incoming=_plain(record.incoming),
-        warnings=tuple(record.warnings), **fields)
+        migration_uuid=operation.migration_uuid,
+        instance_uuid=operation.instance_uuid,
+        source=operation.source, destination=operation.destination,
+        started_at=_time(operation.durable.started_at),
+        finished_at=_time(operation.finished_at),
+        outcome=outcome, phase=operation.phase, progress=progress,
+        error=_error(operation),
+        strategy_asked=operation.strategy,
+        strategy_source=operation.strategy_source,
+        strategy_used=_used(operation, source),
+        fallback_reason=operation.reason, page_cache=operation.page_cache,
+        plan=operation.plan,
+        rounds=rounds.summarize(list(operation.rounds)),
+        dedup_incoming=_plain(operation.incoming),
+        warnings=tuple(operation.warnings), **fields)
     return dataclasses.replace(made, prediction_error=compare(made))
+
+
+def _error(operation):
+    return str(operation.error or operation.failure or '')[:2000]
 
 
 def compare(made):
@@ -73,18 +87,18 @@ def _figures(latest, source):
         'dedup_source': _plain(source)}
 
 
-def _downtime_ms(latest, pause):
+def _downtime_ms(latest, downtime):
     """Return QEMU's figure, that of its events if it could not be had."""
-    if latest.downtime_ms is None and pause is not None:
-        return round(pause * 1000)
+    if latest.downtime_ms is None and downtime is not None:
+        return round(downtime * 1000)
     return latest.downtime_ms
 
 
-def _used(record, source):
+def _used(operation, source):
     """Return the strategy that had any effect."""
-    if record.plan is None or source is None or not source.record_pages:
+    if operation.plan is None or source is None or not source.record_pages:
         return planner_plan.STOCK
-    return record.plan.strategy
+    return operation.plan.strategy
 
 
 def _time(seconds):

@@ -69,9 +69,16 @@ def decode(data):
     :raises ValueError: with what is wrong
     """
     try:
-        value = json.loads(data, parse_constant=_no_constant)
+        return structure(json.loads(data, parse_constant=_no_constant))
     except RecursionError as error:
         raise ValueError('it is nested too deeply') from error
+
+
+def structure(value):
+    """Return the Report of what JSON has.
+
+    :raises ValueError: with what is wrong
+    """
     if not isinstance(value, dict):
         raise ValueError('it is not a JSON object')
     version = value.get('version')

@@ -62,6 +62,21 @@ class Round:
 
 
 @dataclasses.dataclass(frozen=True)
+class Progress:
+    """How far a migration is.
+
+    :ivar share: 0 to 1 of what is to be moved, disks included; it can
+        fall, as the guest goes on writing
+    :ivar seconds_left: predicted, null if there is no end in sight
+    :ivar at: seconds since the epoch, when that was calculated
+    """
+
+    share: float
+    seconds_left: float | None
+    at: float
+
+
+@dataclasses.dataclass(frozen=True)
 class PredictionError:
     """How far the outcome was from the likely value of the prediction.
 
@@ -86,6 +101,8 @@ class Report:
     :ivar source: host, as Nova knows it
     :ivar destination: host, as Nova knows it
     :ivar outcome: one of OUTCOMES
+    :ivar phase: of the operation, see operations.operation
+    :ivar progress: of a migration that goes on; null if not known yet
     :ivar error: what Nova's operation failed with, ''
     :ivar strategy_asked: auto, shared_nas, page_cache, snapshot, off
     :ivar strategy_source: by whom: flavor, image, nova.conf
@@ -121,6 +138,8 @@ class Report:
     started_at: datetime.datetime
     finished_at: datetime.datetime | None = None
     outcome: str = 'running'
+    phase: str = ''
+    progress: Progress | None = None
     error: str = ''
     strategy_asked: str = 'auto'
     strategy_source: str = ''

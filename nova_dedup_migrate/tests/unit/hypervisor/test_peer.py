@@ -4,7 +4,7 @@ from unittest import mock
 
 import libvirt
 
-from nova_dedup_migrate.compute import peer
+from nova_dedup_migrate.hypervisor import peer
 from nova_dedup_migrate.hypervisor import libvirt_monitor
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.compute.test_attempt import libvirt_error

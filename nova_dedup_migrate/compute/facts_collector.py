@@ -36,30 +36,30 @@ _SWITCH_OVER_S = 0.15
 _LOOK_S = 5.0
 
 
-class Gatherer:
-    """Gathers the Facts of one migration.
+class FactsCollector:
+    """Collects the Facts of one migration.
 
     :param driver: the LibvirtDriver
     :param agents: rpc.api.AgentAPI
     :param guest: hypervisor.libvirt.LibvirtGuest at the source
     :param instance: nova.objects.Instance
     :param migrate_data: nova.objects.LibvirtLiveMigrateData
-    :param record: tasks.record.MigrationRecord
-    :param link_rate: callable(context, destination, whether it may be
-        measured now) -> bytes/s or None
+    :param operation: operations.operation.Operation
+    :param link_rate: callable(destination) -> bytes/s of an earlier
+        migration, or None
     """
 
     def __init__(self, driver, agents, guest, instance, migrate_data,
-                 record, link_rate):
+                 operation, link_rate):
         self._driver = driver
         self._agents = agents
         self._guest = guest
         self._instance = instance
         self._migrate_data = migrate_data
-        self._record = record
+        self._operation = operation
         self._link_rate = link_rate
 
-    def gather(self, context):
+    def collect(self, context):
         """Return planner.facts.Facts.
 
         :param context: nova.context.RequestContext
@@ -67,7 +67,7 @@ class Gatherer:
         domain = domain_disks.parse(self._guest.domain().XMLDesc(0))
         mirrored, paths = self._mirrored(context)
         source = self._source()
-        use = source.patched and self._record.strategy != 'off'
+        use = source.patched and self._operation.strategy != 'off'
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             # Each takes a second or so; none needs the others.
             guest = pool.submit(self._survey, domain)
@@ -91,7 +91,7 @@ class Gatherer:
         version = decode.mapping(version.get('qemu', {}), 'qemu')
         patched = self._guest.is_patched()
         return facts.End(
-            host=self._record.source, patched=patched,
+            host=self._operation.source, patched=patched,
             version='.'.join(str(decode.count(version.get(part, 0), part))
                              for part in ('major', 'minor', 'micro')),
             reason='' if patched else
@@ -103,7 +103,7 @@ class Gatherer:
             self._guest, _SURVEY_S,
             running=self._instance.vm_state != vm_states.PAUSED)
         for what, error in found.warnings:
-            self._record.warn(what, error)
+            self._operation.warn(what, error)
         memory = self._guest.domain().info()[1] * 1024
         in_use, hints = found.in_use, found.hints
         return facts.Guest(
@@ -137,14 +137,14 @@ class Gatherer:
     def _absent(self, context):
         """Return why nothing is asked of the agent, '' if it answers."""
         try:
-            self._agents.hello(context, self._record.destination)
+            self._agents.hello(context, self._operation.destination)
         except errors.AgentUnavailable as error:
             return str(error)
         return ''
 
     def _ask(self, context, absent, domain):
         """Return its End, and DedupDiskAnswers by target."""
-        host = self._record.destination
+        host = self._operation.destination
         if absent:
             return facts.End(host, False, reason=absent), {}
         site = nodes.Site(ceph_conf=CONF.libvirt.images_rbd_ceph_conf,
@@ -157,7 +157,7 @@ class Gatherer:
                 reply = self._agents.facts(
                     context, host, objects.DedupFactsRequest(
                         instance_uuid=self._instance.uuid,
-                        migration_uuid=self._record.migration_uuid,
+                        migration_uuid=self._operation.migration_uuid,
                         emulator=domain.emulator, disks=made.disks,
                         sample_key=made.sample_key))
             except errors.AgentUnavailable as error:
@@ -210,8 +210,7 @@ class Gatherer:
         limit = CONF.dedup_migrate.link_bandwidth
         return facts.Link(
             configured=float(bandwidth * _MIB) or None,
-            measured=self._link_rate(context, self._record.destination,
-                                     use),
+            measured=self._link_rate(self._operation.destination),
             host_limit=limit * 1e6 or None)
 
     def _options(self, paths):
@@ -233,6 +232,6 @@ class Gatherer:
             timeout=conf.live_migration_completion_timeout * data_gb,
             force_complete=(conf.live_migration_timeout_action
                             == 'force_complete'),
-            strategy=self._record.strategy,
-            strategy_source=self._record.strategy_source,
+            strategy=self._operation.strategy,
+            strategy_source=self._operation.strategy_source,
             min_gain=CONF.dedup_migrate.min_gain)

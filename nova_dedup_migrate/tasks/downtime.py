@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a guest paused to change hosts, from the events of its source.
+"""How long a guest was stopped to change hosts, from the events of its source.
 
 query-migrate tells it only once the migration has completed, and by then
 libvirt has often ended the source's QEMU.  The events are out before::
 
     STOP ... MIGRATION: pre-switchover, device ... MIGRATION: completed
-         |<------------------- pause ---------------------->|
+          |<------------------ downtime --------------------->|
 
 It is QEMU's own figure but for the time events take to get here.
 """
@@ -15,7 +15,7 @@ _GONE = ('completed', 'postcopy-active')
 
 
 def of_events(events):
-    """Return seconds, None if the guest did not go or had not run.
+    """Return seconds, None if the guest stayed or did not run.
 
     :param events: hypervisor.events.Events of one migration, in order
     """
