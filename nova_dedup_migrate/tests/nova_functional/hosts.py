@@ -51,11 +51,23 @@ class HostsFixture(fixtures.Fixture):
     """Give each host its own name and directories.
 
     :param path: directory for those of all hosts
+    :param options: callable(state_path) -> {(group, option): value}, which
+        a host has in addition
     """
 
-    def __init__(self, path):
+    def __init__(self, path, options):
         super().__init__()
         self._path = path
+        self._options = options
+
+    def _of(self, host, group, name):
+        """Return an option's value, None if it is that of all hosts."""
+        if group is None and name == 'host':
+            return host
+        if group is None and name in _OPTIONS:
+            return self.directory(host, name)
+        return self._options(self.directory(host, 'state_path')).get(
+            (group, name))
 
     def directory(self, host, option):
         """Return a host's state_path or instances_path, which exists."""
@@ -64,21 +76,22 @@ class HostsFixture(fixtures.Fixture):
         return path
 
     def _setUp(self):
-        original = cfg.ConfigOpts.__getattr__
+        original = cfg.ConfigOpts._get
         start = threading.Thread.start
+        names = {name for _group, name in self._options('')}.union(_OPTIONS)
 
-        def of_host(conf, name):
-            host = current() if name in _OPTIONS else None
-            if host is None:
-                return original(conf, name)
-            return host if name == 'host' else self.directory(host, name)
+        def of_host(conf, name, group=None, namespace=None):
+            host = current() if name in names else None
+            value = host and self._of(host, getattr(group, 'name', group),
+                                      name)
+            return value or original(conf, name, group, namespace)
 
         def start_tagged(thread):
             setattr(thread, _TAG, current())
             start(thread)
 
         self.useFixture(fixtures.MonkeyPatch(
-            'oslo_config.cfg.ConfigOpts.__getattr__', of_host))
+            'oslo_config.cfg.ConfigOpts._get', of_host))
         self.useFixture(fixtures.MonkeyPatch(
             'threading.Thread.start', start_tagged))
 

@@ -54,7 +54,7 @@ class World(adopt.WithOurDriver, libvirt_base.ServersTestBase):
 
     def setUp(self):
         self.hosts = hosts.HostsFixture(
-            self.useFixture(fixtures.TempDir()).path)
+            self.useFixture(fixtures.TempDir()).path, internals.options)
         super().setUp()
         # a call to a host that is dead must not last a minute
         self.flags(rpc_response_timeout=10, long_rpc_timeout=10)
