@@ -22,6 +22,7 @@ from nova.virt import event as virtevent
 from oslo_log import log as logging
 
 from nova_dedup_migrate.compute import actions
+from nova_dedup_migrate.compute import destination
 from nova_dedup_migrate.compute import facts_collector
 from nova_dedup_migrate.compute import guests
 from nova_dedup_migrate.compute import manager as compute_manager
@@ -225,7 +226,8 @@ class LiveMigrations:
         asked, source = self._strategy(instance)
         return operations.Operation(operations.Durable(
             migration_uuid, operations.LIVE_MIGRATION, instance.uuid,
-            CONF.host, destination, asked, source, data=data), self._save)
+            instance.host, destination, asked, source, data=data),
+            self._save)
 
     def request(self, context: nova_context.RequestContext,
                 instance: objects.Instance,
@@ -235,7 +237,8 @@ class LiveMigrations:
         Whatever is lost from now on, this host can roll it back.
         """
         try:
-            migration = self._manager.requested(instance.uuid, CONF.host)
+            migration = self._manager.requested(instance.uuid,
+                                                instance.host)
             if migration is None:
                 return
             operation = self._operation(
@@ -350,6 +353,14 @@ class LiveMigrations:
                          'by hand.', {'dest': dest, 'error': error,
                          'migration': migrate_data.migration.uuid},
                          instance=instance)
+
+    def require_wanted(self, context: nova_context.RequestContext,
+                       instance: objects.Instance) -> None:
+        """Raise unless a migration to this host is being prepared.
+
+        :raises MigrationError:
+        """
+        destination.require_wanted(context, instance, self._manager.host)
 
     def await_libvirt(self, instance: objects.Instance) -> None:
         """Wait for a libvirtd that has just ended."""
