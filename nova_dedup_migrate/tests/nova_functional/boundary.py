@@ -102,13 +102,13 @@ class Boundary(world.World):
             self.snapshot(server), default=str).replace(
                 server['id'], 'instance'))
 
-    def compare(self, server, wanted, rename=()):
+    def compare(self, server, wanted):
         """Return what differs from a migration in which nothing failed."""
         if not self.settled(server):
             return ['it has not come to an end: %s' % self.said(server)]
         return world.difference(wanted, self.neutral(server))
 
-    def post(self, server):
+    def arrived(self, server):
         """Check a server that has arrived; then migrate it back."""
         good = self.good_now
         left = self.compare(server, good['there'])
@@ -157,11 +157,16 @@ class Boundary(world.World):
         self.faults.inject(owner, name, fault, step.when)
         return fault
 
-    def check_step(self, step, kind, arrives):
+    def ready(self, stays=False):
+        """Return a server that is about to migrate."""
         self.good_now = self.good()
         server = self.boot()
-        if not arrives:
+        if stays:
             self.stays.add(server['id'])
+        return server
+
+    def check_step(self, step, kind, arrives):
+        server = self.ready(not arrives)
         fault = self.fail(step, kind)
         self.migrate(server, 'dest')
         if not self.until(fault.met.is_set):
@@ -169,33 +174,37 @@ class Boundary(world.World):
         if kind == faults.DEATH:
             self.die(step.host)
             self.start_again(step.host)
-        return (self.post if arrives else self.rolled_back)(server)
+        return (self.arrived if arrives else self.rolled_back)(server)
 
     def admin(self):
         return nova_context.get_admin_context()
 
 
-def rows(steps, arrives):
+def rows(steps, arrives, variant=''):
     """Return {name of a test: method} for each fault of each step.
 
     :param steps: Steps
     :param arrives: whether the guest arrives
+    :param variant: of the instance, for the name
     """
     made = {}
     for step in steps:
         for kind in step.kinds:
             if ALL or kind in step.quick:
-                name, method = _row(step, kind, arrives)
+                name, method = _row(step, kind, arrives, variant)
                 made[name] = method
     return made
 
 
-def _row(step, kind, arrives):
+def _row(step, kind, arrives, variant):
     what = 'finishing' if arrives else 'rolling back'
+    if variant:
+        what += ' (%s)' % variant
     name = '%s: %s, %s' % (what, step.name, kind)
 
     def test(self):
         self.row(name, '%s at %s' % (kind, step.host), lambda:
                  self.check_step(step, kind, arrives))
     test.__doc__ = name
-    return 'test_' + re.sub(r'[^a-z0-9]+', '_', name.lower()), test
+    return 'test_' + re.sub(
+        r'[^a-z0-9]+', '_', name.lower()).strip('_'), test

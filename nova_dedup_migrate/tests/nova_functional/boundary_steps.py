@@ -53,6 +53,12 @@ def _phase(end):
     return when
 
 
+def _is(wanted):
+    def when(migration, status):
+        return status == wanted
+    return when
+
+
 def _completes(migration, *args, **kwargs):
     return migration.status == 'completed'
 
@@ -167,4 +173,60 @@ ROLLBACK = (
          'src.manager._notify_about_instance_usage',
          when=_phase('_rollback.end')),
     Step('the migration saved', 'Migration.save', when=_fails, quick=_ALL),
+)
+
+TOLD = Step(
+    'the destination told',
+    'src.manager.compute_rpcapi.post_live_migration_at_destination')
+_CLEANED_UP = Step(
+    'the source cleaned up', 'src.manager.driver.cleanup',
+    quick=(faults.BUS,))
+_CLAIM_DROPPED = Step(
+    "the destination's claim dropped",
+    'src.manager.compute_rpcapi.drop_move_claim_at_destination',
+    quick=(faults.BUS,))
+
+#: The hosts share the directory of the instances.
+POST_SHARED = (TOLD,)
+ROLLBACK_SHARED = (
+    Step("the destination's port bindings deleted by the source",
+         'src.manager.network_api.setup_networks_on_host',
+         when=_tears_down),
+)
+
+#: The instance has claims on its hosts.
+POST_CLAIMS = (TOLD, _CLEANED_UP)
+ROLLBACK_CLAIMS = (
+    _CLAIM_DROPPED,
+    dataclasses.replace(_CLAIM_DROPPED, after=True, quick=(),
+                        name=_CLAIM_DROPPED.name + ', answer lost'),
+    Step('the instance saved', 'Instance.save', when=_stays),
+)
+
+#: The hosts have a secret of the instance.
+POST_VTPM = (
+    dataclasses.replace(TOLD, quick=(faults.DEATH,)),
+    Step('the secret and the volumes of the source removed',
+         'src.manager.driver.post_live_migration', kinds=_DRIVER),
+)
+ROLLBACK_VTPM = (
+    Step('the allocation reverted', 'src.manager._revert_allocation',
+         quick=(faults.DEATH,)),
+    Step('the destination told to clean up',
+         'src.manager.compute_rpcapi.rollback_live_migration_at_destination'),
+)
+
+#: Before Nova calls the driver.
+BEFORE = (
+    Step('the status set to preparing', 'src.manager._set_migration_status',
+         when=_is('preparing'), quick=(faults.BUS,)),
+    Step('the request taken from the queue', 'src.manager._do_live_migration',
+         kinds=(faults.DEATH,), quick=(faults.DEATH,)),
+    Step('the destination prepared',
+         'src.manager.compute_rpcapi.pre_live_migration'),
+    Step('the destination prepared, answer lost',
+         'src.manager.compute_rpcapi.pre_live_migration', after=True,
+         quick=(faults.DEATH,)),
+    Step('the status set to running', 'src.manager._set_migration_status',
+         when=_is('running')),
 )

@@ -53,11 +53,13 @@ class HostsFixture(fixtures.Fixture):
     :param path: directory for those of all hosts
     :param options: callable(state_path) -> {(group, option): value}, which
         a host has in addition
+    :param shared: whether they have the same instances_path
     """
 
-    def __init__(self, path, options):
+    def __init__(self, path, options, shared=False):
         super().__init__()
         self._path = path
+        self._shared = shared
         self._options = options
 
     def _of(self, host, group, name):
@@ -71,6 +73,8 @@ class HostsFixture(fixtures.Fixture):
 
     def directory(self, host, option):
         """Return a host's state_path or instances_path, which exists."""
+        if self._shared and option == 'instances_path':
+            host = 'shared'
         path = os.path.join(self._path, host, option)
         os.makedirs(path, exist_ok=True)
         return path

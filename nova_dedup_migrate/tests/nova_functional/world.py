@@ -7,6 +7,8 @@ forgets a guest that has left, and volumes and network interfaces that a host
 has connected are counted.
 """
 
+import os
+import threading
 import time
 import types
 from unittest import mock
@@ -54,7 +56,8 @@ class World(adopt.WithOurDriver, libvirt_base.ServersTestBase):
 
     def setUp(self):
         self.hosts = hosts.HostsFixture(
-            self.useFixture(fixtures.TempDir()).path, internals.options)
+            self.useFixture(fixtures.TempDir()).path, internals.options,
+            self.shared)
         super().setUp()
         # a call to a host that is dead must not last a minute
         self.flags(rpc_response_timeout=10, long_rpc_timeout=10)
@@ -67,6 +70,9 @@ class World(adopt.WithOurDriver, libvirt_base.ServersTestBase):
         self.volumes, self.interfaces = {}, {}
         self.restarted = {}
         self._leave_for = {}
+        #: Guests whose migration libvirt does not end yet:
+        #: {UUID: (begun, may end)}
+        self._held = {}
         self._replace_outside()
         internals.hurry(self.replace)
         internals.replace_agents(self.replace, self._state_at,
@@ -91,6 +97,8 @@ class World(adopt.WithOurDriver, libvirt_base.ServersTestBase):
         self.replace(fakelibvirt.Domain, 'state',
                      lambda domain, flags=0: [
                          domain._state, getattr(domain, 'reason', 0)])
+        self.replace(fakelibvirt.Domain, 'isActive', lambda domain: int(
+            domain._state != fakelibvirt.VIR_DOMAIN_SHUTOFF))
         self.replace(fakelibvirt.Domain, 'migrateToURI3',
                      lambda domain, uri, params=None, flags=0:
                      world._migrate_guest(domain, params))
@@ -161,15 +169,42 @@ class World(adopt.WithOurDriver, libvirt_base.ServersTestBase):
     def _migrate_guest(self, domain, params):
         """As libvirt leaves it: the guest is at one of the hosts."""
         uuid = domain.UUIDString()
+        domain._job_type = fakelibvirt.VIR_DOMAIN_JOB_UNBOUNDED
+        if uuid in self._held:
+            begun, may_end = self._held[uuid]
+            begun.set()
+            may_end.wait()
         if uuid in self.stays:
-            domain.fail_job()
+            # as libvirt has it when a job has failed
+            domain._job_type = fakelibvirt.VIR_DOMAIN_JOB_NONE
             raise GuestStayed('the guest has stayed')
+        self.arrive(uuid, domain, params['destination_xml'])
+        self.leave(domain)
+
+    def arrive(self, uuid, domain, xml=None):
+        """Have a guest run on its destination."""
         arrived = self.connection(self._leave_for[uuid]).createXML(
-            params['destination_xml'], 0)
+            xml or domain.XMLDesc(0), 0)
         arrived._transient = False
+
+    @staticmethod
+    def leave(domain):
+        """Have libvirt of the source forget a guest that has left."""
         domain.complete_job()
         domain.destroy()
         domain.undefine()
+
+    def hold(self, server):
+        """Have the next migration of a server not end.
+
+        :returns: (threading.Event that is set when it has begun, one that
+            lets it end)
+        """
+        events = self._held[server['id']] = (threading.Event(),
+                                             threading.Event())
+        # before all else is taken down
+        self.addCleanup(events[1].set)
+        return events
 
     def _state_at(self, host, uuid):
         if host in self.unreachable:
@@ -196,6 +231,9 @@ class World(adopt.WithOurDriver, libvirt_base.ServersTestBase):
         server = self.api.post_server({'server': body})
         server = self._wait_for_state_change(server, 'ACTIVE',
                                              max_retries=60)
+        # Nova's fixture makes no disks, and so no directory.
+        os.makedirs(os.path.join(self.hosts.directory(
+            host, 'instances_path'), server['id']), exist_ok=True)
         self.api.post_server_volume(server['id'], {'volumeAttachment': {
             'volumeId': self.cinder.ISCSI_BACKED_VOL}})
         self._wait_for_volume_attach(server['id'],
@@ -207,6 +245,10 @@ class World(adopt.WithOurDriver, libvirt_base.ServersTestBase):
         self._leave_for[server['id']] = host
         self.api.post_server_action(server['id'], {
             'os-migrateLive': {'host': host, 'block_migration': 'auto'}})
+
+    def release(self, server):
+        """Let it end, and later ones as well."""
+        self._held.pop(server['id'])[1].set()
 
     def die(self, host):
         """End a nova-compute as SIGKILL does.
