@@ -52,11 +52,11 @@ class ListRounds(_One, lister.Lister):
     def take_action(self, parsed_args):
         report = self.read(parsed_args)
         return (('round', 'time', 'peer_pages', 'zero_pages',
-                 'storage_pages', 'refused_pages', 'stolen_pages',
+                 'storage_pages', 'refused_pages', 'resent_pages',
                  'transferred', 'remaining', 'link_rate', 'dirty_rate'),
                 [(one.number, columns.duration(one.seconds),
                   one.pages.peer, one.pages.zero, one.pages.storage,
-                  one.refused_pages, one.stolen_pages,
+                  one.refused_pages, one.resent_pages,
                   columns.size(one.transferred_bytes),
                   columns.size(one.remaining_bytes),
                   columns.rate(one.link_rate), columns.rate(one.dirty_rate))
@@ -147,7 +147,8 @@ def _plan(report):
     return '\n'.join(report.plan.explanation + (
         'Predicted time: ' + units.band(expected.time, units.duration),
         'Predicted bytes: ' + units.band(expected.bytes, units.size),
-        'Predicted pause: ' + units.band(expected.downtime, units.pause)))
+        'Predicted downtime: ' + units.band(expected.downtime,
+                                            units.milliseconds)))
 
 
 def _paths(paths, form):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The format of a guest's listing, as far as it is frames and numbers.
 
-It is specified in guest/include/listing-format.h; names and limits are
+It is specified in lister/include/listing-format.h; names and limits are
 those of that header.  What a payload means is decoded here one by one;
 what payloads mean together is the matter of parser.
 """

@@ -85,8 +85,18 @@ def structure(value):
     if version != report.VERSION:
         raise ValueError('its version is %.40r, this release reads %d'
                          % (version, report.VERSION))
+    return structure_as(value, report.Report, 'report')
+
+
+def structure_as(value, kind, path):
+    """Return an object of a dataclass of what JSON has.
+
+    :param kind: the dataclass
+    :param path: how the object is named in errors
+    :raises ValueError: with what is wrong
+    """
     try:
-        return _CONVERTER.structure(value, report.Report)
+        return _CONVERTER.structure(value, kind)
     except cattrs.BaseValidationError as error:
         raise ValueError('; '.join(
-            cattrs.transform_error(error, path='report'))) from error
+            cattrs.transform_error(error, path=path))) from error

@@ -47,7 +47,7 @@ class Round:
     :ivar link_rate: bytes/s
     :ivar dirty_rate: bytes/s
     :ivar refused_pages: records the destination could not use, so far
-    :ivar stolen_pages: sent in full as storage was slower, so far
+    :ivar resent_pages: sent in full as storage was slower, so far
     """
 
     number: int
@@ -58,7 +58,7 @@ class Round:
     link_rate: float = 0.0
     dirty_rate: float = 0.0
     refused_pages: int = 0
-    stolen_pages: int = 0
+    resent_pages: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

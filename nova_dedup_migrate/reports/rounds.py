@@ -41,7 +41,7 @@ def _round(look, before):
         dirty_rate=float(look.dirty_pages_per_s * look.page_size),
         refused_pages=(source.nack_digest + source.nack_io
                        if source is not None else 0),
-        stolen_pages=source.stolen_pages if source is not None else 0)
+        resent_pages=source.resent_pages if source is not None else 0)
 
 
 def link_rate(rounds):

@@ -52,7 +52,7 @@ class Arm(base.Task):
         while True:
             try:
                 self._guest.arm_dedup(
-                    copy=plan.copy, steal=plan.steal,
+                    copy=plan.copy, resend=plan.resend,
                     disks=[_argument(disk) for disk in plan.disks])
                 return
             except errors.QmpError as error:

@@ -96,7 +96,7 @@ class MainTest(base.TestCase):
         self.assertEqual(0, status)
         self.assertEqual([{
             'round': 1, 'time': 11.0, 'peer_pages': 9, 'zero_pages': 8,
-            'storage_pages': 7, 'refused_pages': 0, 'stolen_pages': 0,
+            'storage_pages': 7, 'refused_pages': 0, 'resent_pages': 0,
             'transferred': 10 ** 9, 'remaining': 0, 'link_rate': 1.2e7,
             'dirty_rate': 0.0}], json.loads(out))
 

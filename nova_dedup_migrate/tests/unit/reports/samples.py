@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports and records for tests."""
+"""Reports and operations for tests."""
 
 import datetime
 import math
-from unittest import mock
 
 from nova_dedup_migrate.hypervisor import progress
 from nova_dedup_migrate.hypervisor import statistics
+from nova_dedup_migrate.operations import operation
 from nova_dedup_migrate.pagecache import answer
 from nova_dedup_migrate.planner import plan
 from nova_dedup_migrate.reports import report
-from nova_dedup_migrate.tasks import record
 
 MIGRATION = '6f0f5d0e-2c5c-4d9c-8d5e-0c7f2f4f9a11'
 INSTANCE = 'c0a9f1f7-1d33-4d2a-9a3e-1f0b7f1e6d10'
@@ -40,7 +39,8 @@ def make(uuid=MIGRATION, **fields):
             STARTED, datetime.timezone.utc),
         'finished_at': datetime.datetime.fromtimestamp(
             STARTED + 60, datetime.timezone.utc),
-        'outcome': 'completed', 'strategy_source': 'nova.conf',
+        'outcome': 'completed', 'phase': operation.ENDED,
+        'strategy_source': 'nova.conf',
         'strategy_used': plan.SHARED_NAS, 'plan': make_plan(),
         'page_cache': answer.Answer(
             'partial', 'ended: time', 'port', 1.5, 'ended: time', 'pages',
@@ -68,12 +68,31 @@ def look(rounds=1, source=None, **fields):
                              **fields)
 
 
-def make_record(**attributes):
-    """Return a MigrationRecord that has begun at STARTED."""
-    with mock.patch.object(record.time, 'time', autospec=True,
-                           return_value=STARTED):
-        made = record.MigrationRecord(MIGRATION, INSTANCE, 'compute1',
-                                      'compute2', 'auto', 'flavor')
+def make_operation(save=None, **attributes):
+    """Return an Operation that began at STARTED.
+
+    :param save: callable(Operation), default: does nothing
+    """
+    made = operation.Operation(operation.Durable(
+        MIGRATION, operation.LIVE_MIGRATION, INSTANCE, 'compute1',
+        'compute2', 'auto', 'flavor', phase=operation.RUNNING,
+        phase_since=STARTED, started_at=STARTED), save or (lambda it: None))
     for name, value in attributes.items():
         setattr(made, name, value)
     return made
+
+
+def write(kept, made):
+    """Write a Report into an OperationStore, with its operation."""
+    given = operation.Operation(operation.Durable(
+        made.migration_uuid, operation.LIVE_MIGRATION, made.instance_uuid,
+        made.source, made.destination, made.strategy_asked,
+        made.strategy_source, phase=made.phase, progress=made.progress,
+        started_at=made.started_at.timestamp()), kept.write, earlier=made)
+    given.outcome = None if made.outcome == 'running' else made.outcome
+    if made.finished_at is not None:
+        given.finished_at = made.finished_at.timestamp()
+    if made.error:
+        given.error = RuntimeError(made.error)
+    # The warnings are in the earlier report.
+    given.save()
