@@ -149,9 +149,9 @@ class ChangedTest(BoundaryCase):
 
     def test_reset(self):
         self.row('reset-state while recovery waits',
-                 'process death at src, dest unreachable', self._reset)
+                 'process death at src, dest unreachable', self._is_reset)
 
-    def _reset(self):
+    def _is_reset(self):
         server = self._wait_for_destination()
         left = self._check(
             server, lambda: self.api.post_server_action(
