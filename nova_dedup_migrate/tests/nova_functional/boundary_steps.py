@@ -98,7 +98,7 @@ POST = (
          quick=_ALL),
     Step('the destination told, answer lost',
          'src.manager.compute_rpcapi.post_live_migration_at_destination',
-         after=True, quick=_ALL),
+         after=True, quick=(faults.DEATH,)),
     Step('ports of the destination updated',
          'dest.manager.network_api.migrate_instance_finish', host='dest'),
     Step('network information of the destination read',
@@ -120,7 +120,7 @@ POST = (
          'dest.manager.network_api.setup_networks_on_host', host='dest',
          when=_sets_up),
     Step('resources of the source updated',
-         'src.manager.update_available_resource', quick=(faults.BUS,)),
+         'src.manager.update_available_resource'),
     Step('the scheduler told', 'src.manager._update_scheduler_instance_info'),
     Step('notifications of the end sent',
          'src.manager._notify_about_instance_usage',
@@ -128,20 +128,20 @@ POST = (
     Step('console tokens deleted',
          'src.manager._clean_instance_console_tokens'),
     Step('the migration saved', 'Migration.save', when=_completes,
-         quick=_ALL),
+         quick=(faults.DEATH,)),
     Step("the source's allocation deleted",
-         'src.manager._delete_allocation_after_move', quick=_ALL),
+         'src.manager._delete_allocation_after_move', quick=(faults.BUS,)),
 )
 
 #: Of one whose guest has stayed.
 ROLLBACK = (
     Step('the allocation reverted', 'src.manager._revert_allocation',
-         quick=_ALL),
+         quick=(faults.DEATH,)),
     Step('networks set up at the source',
          'src.manager.network_api.setup_networks_on_host', when=_sets_up),
     Step("the source's interfaces attached again",
          'src.manager.driver.rollback_live_migration_at_source',
-         kinds=_DRIVER, quick=(faults.LIBVIRT,)),
+         kinds=_DRIVER),
     Step("the destination's volumes disconnected",
          'src.manager._remove_remote_volume_connections', quick=(faults.BUS,)),
     Step("the destination's volumes disconnected, answer lost",
@@ -155,7 +155,7 @@ ROLLBACK = (
          when=_phase('_rollback.start')),
     Step('the destination told to clean up',
          'src.manager.compute_rpcapi.rollback_live_migration_at_destination',
-         quick=_ALL),
+         quick=(faults.BUS,)),
     Step('the destination told to clean up, answer lost',
          'src.manager.compute_rpcapi.rollback_live_migration_at_destination',
          after=True),
@@ -168,19 +168,20 @@ ROLLBACK = (
     Step('the destination cleans up',
          'dest.manager.driver.rollback_live_migration_at_destination',
          host='dest', kinds=_DRIVER),
-    Step('the instance saved', 'Instance.save', when=_stays, quick=_ALL),
+    Step('the instance saved', 'Instance.save', when=_stays,
+         quick=(faults.DEATH,)),
     Step('notifications of the end sent',
          'src.manager._notify_about_instance_usage',
          when=_phase('_rollback.end')),
-    Step('the migration saved', 'Migration.save', when=_fails, quick=_ALL),
+    Step('the migration saved', 'Migration.save', when=_fails,
+         quick=(faults.BUS,)),
 )
 
 TOLD = Step(
     'the destination told',
     'src.manager.compute_rpcapi.post_live_migration_at_destination')
 _CLEANED_UP = Step(
-    'the source cleaned up', 'src.manager.driver.cleanup',
-    quick=(faults.BUS,))
+    'the source cleaned up', 'src.manager.driver.cleanup', quick=(faults.BUS,))
 _CLAIM_DROPPED = Step(
     "the destination's claim dropped",
     'src.manager.compute_rpcapi.drop_move_claim_at_destination',

@@ -42,7 +42,7 @@ class BoundaryCase(boundary.Boundary):
         self.migrate(server, host)
         self.assertTrue(self.until(begun.is_set), self.said(server))
         self.assertTrue(self.until(
-            lambda: self.migration(server).status == 'running'))
+            lambda: self.status(server) == 'running'))
 
     def instance(self, server):
         return objects.Instance.get_by_uuid(self.admin(), server['id'])
@@ -183,7 +183,9 @@ class ChangedTest(BoundaryCase):
 
         def evacuate():
             now = self.instance(server)
-            now.host = now.node = 'third'
+            node = objects.ComputeNode.get_first_node_by_host_for_old_compat(
+                self.admin(), 'third')
+            now.host, now.node, now.compute_id = 'third', 'third', node.id
             now.task_state = None
             now.save()
 
@@ -196,6 +198,7 @@ class ChangedTest(BoundaryCase):
 
     def _deleted(self):
         server = self._wait_for_destination()
+        consumer = self.migration(server).uuid
         self.api.delete_server(server['id'])
         self._wait_until_deleted(server)
         self.unreachable.discard('dest')
@@ -203,15 +206,10 @@ class ChangedTest(BoundaryCase):
         if not self.until(lambda: not self.kept('src')):
             left.append('recovery does not end')
         allocations = self.placement.get(
-            '/allocations/' + self.migration_uuid(server)).body['allocations']
+            '/allocations/' + consumer).body['allocations']
         if allocations:
             left.append('allocations of the migration: %s' % allocations)
         return 'deleted', left
-
-    def migration_uuid(self, server):
-        return max(objects.MigrationList.get_by_filters(
-            self.admin(), {'instance_uuid': server['id']}),
-            key=lambda one: one.id).uuid
 
 
 class DeadDestinationTest(BoundaryCase):
@@ -245,8 +243,7 @@ class DeadDestinationTest(BoundaryCase):
         self.release(server)
         self.migrate(other, 'third')
         left = []
-        if not self.until(lambda: self.migration(other).status
-                          == 'completed'):
+        if not self.until(lambda: self.status(other) == 'completed'):
             left.append('another live migration does not go on: %s'
                         % self.said(other))
         if not self.until(lambda: self.instance(server).vm_state == 'error',

@@ -300,8 +300,8 @@ class World(adopt.WithOurDriver, libvirt_base.ServersTestBase):
     def _is_settled(self, server):
         now = self.api.get_server(server['id'])
         return (now['OS-EXT-STS:task_state'] is None
-                and self.migration(server).status not in (
-                    'accepted', 'queued', 'preparing', 'running')
+                and self.status(server) not in (
+                    '', 'accepted', 'queued', 'preparing', 'running')
                 and not any(self.kept(host) for host in self.names()))
 
     # What there is
@@ -310,17 +310,23 @@ class World(adopt.WithOurDriver, libvirt_base.ServersTestBase):
         return internals.kept(self.hosts.directory(host, 'state_path'))
 
     def migration(self, server):
-        """Return nova.objects.Migration, the newest."""
+        """Return nova.objects.Migration, the newest; None if none."""
         return max(objects.MigrationList.get_by_filters(
             nova_context.get_admin_context(),
-            {'instance_uuid': server['id']}), key=lambda one: one.id)
+            {'instance_uuid': server['id']}), key=lambda one: one.id,
+            default=None)
+
+    def status(self, server):
+        """Return the status of the newest migration, '' if none."""
+        migration = self.migration(server)
+        return migration.status if migration is not None else ''
 
     def said(self, server):
         """Return what Nova says of a server, in one line."""
         now = self.api.get_server(server['id'])
         return '%s at %s, task %s; migration %s' % (
             now['status'], now['OS-EXT-SRV-ATTR:host'],
-            now['OS-EXT-STS:task_state'], self.migration(server).status)
+            now['OS-EXT-STS:task_state'], self.status(server))
 
     def snapshot(self, server):
         """Return all that a server has anywhere, as a flat dict.
@@ -330,7 +336,7 @@ class World(adopt.WithOurDriver, libvirt_base.ServersTestBase):
         context = nova_context.get_admin_context()
         for compute in self.computes.values():
             compute.manager.update_available_resource(context)
-        found = {'migration': self.migration(server).status}
+        found = {'migration': self.status(server)}
         found.update(self._instance(context, server))
         found.update(self._network())
         found.update(self._storage(context, server))
