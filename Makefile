@@ -122,6 +122,10 @@ docs: lab-env ## Build the documentation into doc/build/html
 	$(RUN_LAB) sphinx-build -q -W --keep-going -b html doc/source doc/build/html
 	@echo doc/build/html/index.html
 
+.PHONY: nova-boundary
+nova-boundary: lab-env ## Fail each last step of Nova's, show what is left
+	$(RUN_LAB) python -m benchmarks.nova_boundary $(ARGS)
+
 .PHONY: bench-lister
 bench-lister: both ## Measure the cost of listing the page cache in a guest
 	$(RUN) python -m benchmarks.lister $(ARGS)
