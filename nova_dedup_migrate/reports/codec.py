@@ -15,6 +15,7 @@ from cattrs.preconf import json as preconf
 from nova_dedup_migrate.planner import plan
 from nova_dedup_migrate.reports import report
 
+_Kind = typing.TypeVar('_Kind')
 _BAND = ('low', 'likely', 'high')
 
 
@@ -49,8 +50,8 @@ def _converter() -> preconf.JsonConverter:
 _CONVERTER = _converter()
 
 
-def plain(value: report.Report) -> dict[str, typing.Any]:
-    """Return a Report as dicts, lists, numbers and text."""
+def plain(value: typing.Any) -> dict[str, typing.Any]:
+    """Return a dataclass as dicts, lists, numbers and text."""
     return typing.cast(dict[str, typing.Any], _CONVERTER.unstructure(value))
 
 
@@ -88,7 +89,7 @@ def structure(value: typing.Any) -> report.Report:
     return structure_as(value, report.Report, 'report')
 
 
-def structure_as(value, kind, path):
+def structure_as(value: typing.Any, kind: type[_Kind], path: str) -> _Kind:
     """Return an object of a dataclass of what JSON has.
 
     :param kind: the dataclass

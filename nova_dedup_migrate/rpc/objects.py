@@ -63,12 +63,6 @@ GUEST_STATES = ('here', 'arriving', 'none')
 class DedupObject(base.VersionedObject):
     """Base of all; its names must not meet Nova's in nova-compute."""
 
-    if typing.TYPE_CHECKING:
-        def __getattr__(self, name: str) -> typing.Any:
-            """The fields are attributes."""
-
-        def __setattr__(self, name: str, value: typing.Any) -> None: ...
-
     OBJ_SERIAL_NAMESPACE = 'nova_dedup_migrate_object'
     OBJ_PROJECT_NAMESPACE = 'nova_dedup_migrate'
 
