@@ -34,14 +34,15 @@ class OptionsTest(base.TestCase):
         self.assertEqual('/var/lib/nova/dedup_migrate/operations',
                          group.operations_path)
 
-    def test_operations_follow_the_state_path(self):
+    def test_reports_follow_the_state_path(self):
         group = self._read('[DEFAULT]\nstate_path = /srv/nova\n')
         self.assertEqual('/srv/nova/dedup_migrate/operations',
                          group.operations_path)
 
     def test_refused(self):
-        for line in ('strategy = fast', 'min_gain = 2', 'operations_kept = 0',
-                     'watch_interval = 0', 'rpc_timeout = -1',
+        for line in ('strategy = fast', 'min_gain = 2',
+                     'operations_kept = 0', 'watch_interval = 0',
+                     'max_extra_downtime = -1', 'rpc_timeout = -1',
                      'recovery_timeout = 59'):
             name = line.split()[0]
             group = self._read('[dedup_migrate]\n%s\n' % line)
