@@ -79,7 +79,8 @@ class Case:
     :ivar left: of the downtime limit's worth of memory, what is left
         when QEMU looks and decides to stop the guest
     :ivar devices: of the pause: device state, starting the guest
-    :ivar begun: whether it is under way already, without a set-up
+    :ivar begun: whether it is under way already: without a set-up, and
+        unique and duplicate are not all of the memory in use
     :ivar disk_bytes: what is mirrored first
     :ivar disk_write_rate: of the guest, to the disks that are mirrored
     """
@@ -197,9 +198,9 @@ class _Memory:
         self._rounds = 0
         self._hot = 0
         self._wanted = 0.0
-        self._working_set = max(
-            min(case.unique + case.duplicate, case.working_set),
-            case.page_size)
+        # What remains later on says nothing about how much gets dirty.
+        most = math.inf if case.begun else case.unique + case.duplicate
+        self._working_set = max(min(most, case.working_set), case.page_size)
 
     def run(self) -> Outcome:
         """Return the Outcome."""
