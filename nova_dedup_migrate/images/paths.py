@@ -94,7 +94,8 @@ def open_block(path: str, roots: Roots) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def open_beside(path: str, name: str, roots: Roots) -> Iterator[int]:
+def open_beside(path: str, name: str, roots: Sequence[str]
+                ) -> Iterator[int]:
     """Give a descriptor of the file name in path's directory."""
     with _directory(path, roots) as directory, _closing(os.open(
             name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC,

@@ -18,13 +18,13 @@ from nova_dedup_migrate.hypervisor import libvirt as hypervisor
 from nova_dedup_migrate.hypervisor import sampling
 from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.identity import challenge
-from nova_dedup_migrate.operations import operation
 from nova_dedup_migrate.planner import facts
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects as rpc_objects
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.compute import test_disks
+from nova_dedup_migrate.tests.unit.tasks import fakes
 
 VOLUME = '7ba3cb1f-b4f3-4af3-b3b3-4f3f4f3f4f3f'
 TARGETS = ('vda', 'vdb', 'vdc', 'sda')
@@ -99,13 +99,7 @@ class FactsCollectorTest(base.TestCase):
             vm_state=vm_states.ACTIVE)
         self.data = objects.LibvirtLiveMigrateData(
             block_migration=False, bdms=[])
-        self.operation = operation.Operation(
-            operation.Durable(
-                id='11111111-0000-4000-8000-000000000001',
-                kind=operation.LIVE_MIGRATION, subject=self.instance.uuid,
-                source='here', destination='there', strategy='auto',
-                strategy_source='nova.conf'),
-            save=mock.Mock(spec=[]))
+        self.operation = fakes.operation()
         self.link_rate = mock.Mock(spec=[], return_value=1.25e7)
         self.challenged = None
         patch = mock.patch.object(challenge, 'challenge', autospec=True,
