@@ -4,7 +4,7 @@
 https://libvirt.org/formatdomain.html#hard-drives-floppy-disks-cdroms
 
 The XML of a domain that runs holds each disk's whole backing chain, with
-the formats libvirt told QEMU; no image is opened to find out.
+the formats that libvirt has passed to QEMU; no image is opened for it.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ class DomainDisk:
         return nodes.Disk(self.target, (top, *self.chain[1:]))
 
     def allocated(self):
-        """Return the bytes of the top image, 0 if that cannot be said."""
+        """Return the bytes of the top image, 0 if they cannot be read."""
         try:
             status = os.stat(self.chain[0].path)
         except (OSError, ValueError):
@@ -92,7 +92,7 @@ def _chain(disk):
     for _ in range(MAX_CHAIN):
         yield _node(element, auth)
         element = element.find('backingStore')
-        # an empty one says that there is nothing below
+        # an empty one ends the chain
         if element is None or not element.get('type'):
             return
     yield nodes.Node('other', 'a chain of more than %d images' % MAX_CHAIN)
