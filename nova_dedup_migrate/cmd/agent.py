@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nova-dedup-migrate-agent: answers for its compute host.
+"""nova-dedup-migrate-agent: serves the requests about its compute host.
 
-It reads the nova.conf of the host.  SIGTERM and SIGINT end it when it
-has answered what it was asked, a second one at once; SIGHUP reads the
+It reads the nova.conf of the host.  SIGTERM and SIGINT end it when the
+requests under way are served, a second one at once; SIGHUP reads the
 configuration again for the options that allow it.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 import queue
 import signal
 import sys
@@ -24,12 +27,12 @@ from nova_dedup_migrate.rpc import transport
 _ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the agent; return the exit status."""
     conf = cfg.CONF
     release = pbr.version.VersionInfo('nova-dedup-migrate').release_string()
     configure(conf, sys.argv[1:] if argv is None else argv, release)
-    signals = queue.SimpleQueue()
+    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in (*_ENDS, signal.SIGHUP):
         signal.signal(number, lambda number, frame: signals.put(number))
     agent = service.AgentService(conf, transport.get_transport(conf),
@@ -43,7 +46,8 @@ def main(argv=None):
     return 0
 
 
-def configure(conf, argv, release):
+def configure(conf: cfg.ConfigOpts, argv: Sequence[str],
+              release: str) -> None:
     """Read the configuration and set up logs."""
     log.register_options(conf)
     options.register_opts(conf)
