@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nova-dedup-migrate-agent: serves the requests about its compute host.
+"""nova-dedup-migrate-agent: the agent of a compute host.
 
-It reads the nova.conf of the host.  SIGTERM and SIGINT end it when the
-requests under way are served, a second one at once; SIGHUP reads the
-configuration again for the options that allow it.
+It reads the nova.conf of the host.  SIGTERM and SIGINT stop it after the
+requests in progress, a second signal stops it at once; SIGHUP reads the
+options again that can be changed without a restart.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 import queue
@@ -24,7 +22,8 @@ from nova_dedup_migrate.conf import dedup_migrate as options
 from nova_dedup_migrate.conf import nova as nova_options
 from nova_dedup_migrate.rpc import transport
 
-_ENDS = (signal.SIGTERM, signal.SIGINT)
+PROGRAM = 'nova-dedup-migrate-agent'
+_STOP = (signal.SIGTERM, signal.SIGINT)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,14 +32,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     release = pbr.version.VersionInfo('nova-dedup-migrate').release_string()
     configure(conf, sys.argv[1:] if argv is None else argv, release)
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for number in (*_ENDS, signal.SIGHUP):
+    for number in (*_STOP, signal.SIGHUP):
         signal.signal(number, lambda number, frame: signals.put(number))
     agent = service.AgentService(conf, transport.get_transport(conf),
                                  release)
     agent.start()
     while signals.get() == signal.SIGHUP:
         conf.mutate_config_files()
-    for number in _ENDS:
+    for number in _STOP:
         signal.signal(number, signal.SIG_DFL)
     agent.stop()
     return 0
@@ -48,14 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def configure(conf: cfg.ConfigOpts, argv: Sequence[str],
               release: str) -> None:
-    """Read the configuration and set up logs."""
+    """Read the configuration and set up logging."""
     log.register_options(conf)
     options.register_opts(conf)
     agent_options.register_opts(conf)
     nova_options.register_opts(conf)
-    conf(argv, project='nova', prog='nova-dedup-migrate-agent',
-         version=release)
-    log.setup(conf, 'nova-dedup-migrate-agent', release)
+    conf(argv, project='nova', prog=PROGRAM, version=release)
+    log.setup(conf, PROGRAM, release)
     priv_context.init(root_helper=['sudo'])
 
 
