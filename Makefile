@@ -39,7 +39,7 @@ bench-overhead: both ## Measure what recording guest I/O costs
 	$(RUN) python -m benchmarks.overhead $(ARGS)
 
 .PHONY: bench-page-cache
-bench-page-cache: lab-ready ## The same as the second paper, in the lab
+bench-page-cache: lab-ready ## Measure as the second paper does, in the lab
 	$(RUN_LAB) python -m benchmarks.page_cache $(ARGS)
 
 .PHONY: lab
@@ -57,7 +57,7 @@ lab-migrate: ## Migrate a guest in it, stock and deduplicated in turn
 	@$(LAB_PYTHON) -m lab $(LAB) migrate $(ARGS)
 
 .PHONY: lab-faults
-lab-faults: ## End its programs during migrations, see what comes of it
+lab-faults: ## Inject faults during migrations and check the instances
 	@$(LAB_PYTHON) -m lab $(LAB) faults $(ARGS)
 
 .PHONY: lab-status
@@ -65,11 +65,11 @@ lab-status: ## Show the lab's hosts and services
 	@$(LAB_PYTHON) -m lab $(LAB) status $(ARGS)
 
 .PHONY: lab-logs
-lab-logs: ## Show what services said last, ARGS=compute1/nova-compute
+lab-logs: ## Show the last lines of logs, ARGS=compute1/nova-compute
 	@$(LAB_PYTHON) -m lab $(LAB) logs $(ARGS)
 
 .PHONY: lab-down
-lab-down: ## End the lab; its folder stays
+lab-down: ## End the lab; its directory stays
 	@$(LAB_PYTHON) -m lab $(LAB) down $(ARGS)
 
 .PHONY: test
@@ -111,10 +111,10 @@ functional: lab-env ## Run the tests that start QEMU
 .PHONY: debian-guest-check
 debian-guest-check: lab-ready ## Boot the lab's Debian guest, migrate it under load
 	$(RUN_LAB) stestr run --serial \
-	    --test-path ./nova_dedup_migrate/tests/debian_guest $(ARGS)
+	    --test-path ./guests/tests/debian $(ARGS)
 
 .PHONY: pep8
-pep8: lab-env ## Check the style
+pep8: lab-env ## Check style and types
 	$(RUN_LAB) tools/pep8
 
 .PHONY: docs
@@ -123,7 +123,7 @@ docs: lab-env ## Build the documentation into doc/build/html
 	@echo doc/build/html/index.html
 
 .PHONY: bench-lister
-bench-lister: both ## Measure what it takes a guest to list its page cache
+bench-lister: both ## Measure the cost of listing the page cache in a guest
 	$(RUN) python -m benchmarks.lister $(ARGS)
 
 .PHONY: lister-kernels
@@ -146,6 +146,6 @@ soak: both ## Migrate N guests at random, with faults; check all memory
 	$(RUN) python -m benchmarks.soak --runs $(N) $(ARGS)
 
 .PHONY: clean
-clean: ## Remove what was built in this folder (not the cache)
+clean: ## Remove what was built in this directory (not the cache)
 	rm -rf build cover dist doc/build releasenotes/build .stestr *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

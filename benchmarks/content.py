@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 from pathlib import Path
 
-from nova_dedup_migrate.hypervisor import memory
+from testkit import memory
 
 PAGE = 4096
 _CHUNK = 1 << 20

@@ -6,15 +6,15 @@ from pathlib import Path
 import shutil
 import sys
 
-from benchmarks import binaries
 from benchmarks import chart
 from benchmarks import display
 from benchmarks import options as demo_options
 from benchmarks import report
 from benchmarks import run
-from benchmarks.guest import image
-from benchmarks.guest.errors import GuestError
+from guests.errors import GuestError
+from guests.synthetic import image
 from nova_dedup_migrate.hypervisor import errors
+from testkit import qemus
 
 
 def plan_runs(options, given, directory: Path) -> list[run.Plan]:
@@ -24,7 +24,7 @@ def plan_runs(options, given, directory: Path) -> list[run.Plan]:
 
     def binary(kind):
         if kind not in found:
-            found[kind] = binaries.find(kind, getattr(given, f'{kind}_binary'))
+            found[kind] = qemus.find(kind, getattr(given, f'{kind}_binary'))
         return found[kind]
 
     guest = image.guest_image()
@@ -38,7 +38,7 @@ def plan_runs(options, given, directory: Path) -> list[run.Plan]:
                 name=name,
                 source_binary=source,
                 destination_binary=destination,
-                qemu_img=binaries.tool(source, 'qemu-img'),
+                qemu_img=qemus.tool(source, 'qemu-img'),
                 dedup=name == 'dedup',
                 image=guest,
                 options=options,

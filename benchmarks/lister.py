@@ -16,11 +16,11 @@ from pathlib import Path
 import sys
 import tempfile
 
-from benchmarks import binaries
 from benchmarks import rst
 from benchmarks import spread
-from benchmarks.guest.errors import GuestError
-from nova_dedup_migrate.tests.functional.lister import rig
+from guests.errors import GuestError
+from guests.lister import rig
+from testkit import qemus
 
 NAME = 'lister'
 #: Lister's option --method -> the number a listing has for it
@@ -106,13 +106,13 @@ def _fill(guest: rig.Guest, case: Case) -> None:
 
 
 def _list(
-    guest: rig.Guest, case: Case, method: str, folder: Path
+    guest: rig.Guest, case: Case, method: str, directory: Path
 ) -> Listed:
     before = guest.page_flags()
     found = guest.list(f'--method {method} --time 300000')
     if found.method != METHODS[method]:
         raise GuestError(f'listed another way: {found.skipped}')
-    verdict = guest.verify(found, folder, before)
+    compared = guest.verify(found, directory, before)
     guest.guest.cont()
     numbers = found.numbers
     return Listed(
@@ -124,18 +124,18 @@ def _list(
         extents=len(found.extents),
         memory=numbers['memory'],
         read=numbers['disk_bytes'],
-        coverage=verdict.coverage,
-        wrong=len(verdict.wrong),
+        coverage=compared.coverage,
+        wrong=len(compared.wrong),
     )
 
 
 def measure(binary: Path, case: Case, mib: int, repeat: int) -> list[Listed]:
     """List a guest's page cache `repeat` times by each method."""
     with (
-        tempfile.TemporaryDirectory(prefix='lister-') as folder,
+        tempfile.TemporaryDirectory(prefix='lister-') as directory,
         contextlib.ExitStack() as stack,
     ):
-        place = Path(folder)
+        place = Path(directory)
         # Small file systems would have small blocks.
         options = ('-b', '4096') if case.system == 'ext4' else ()
         disk = rig.make_disk(
@@ -236,13 +236,13 @@ def main() -> int:
         parser.error('--mib is 64 to 16384, --repeat at least 1')
     results = {}
     try:
-        binary = binaries.find('stock', args.stock_binary)
+        binary = qemus.find('stock', args.stock_binary)
         for case in cases(args.mib):
             print(case.name, flush=True)
             results[case.name] = measure(
                 binary, case, args.mib, args.repeat
             )
-    except GuestError as error:
+    except (GuestError, qemus.QemuNotFound) as error:
         sys.exit(f'bench-lister: error: {error}')
     print(table(results))
     text = json.dumps(
@@ -262,10 +262,10 @@ def main() -> int:
         if flag
     )
     command = 'make bench-lister' + (f" ARGS='{words}'" if words else '')
-    for folder in filter(None, (args.output, args.publish)):
-        os.makedirs(folder, exist_ok=True)
-        Path(folder, f'{NAME}.json').write_text(text + '\n')
-        Path(folder, f'{NAME}.inc').write_text(
+    for directory in filter(None, (args.output, args.publish)):
+        os.makedirs(directory, exist_ok=True)
+        Path(directory, f'{NAME}.json').write_text(text + '\n')
+        Path(directory, f'{NAME}.inc').write_text(
             f'Made with::\n\n   {command}\n\n{table(results)}\n'
         )
     return 0

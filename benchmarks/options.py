@@ -6,12 +6,12 @@ import dataclasses
 from pathlib import Path
 
 from benchmarks import pacing
-from benchmarks.guest import disk
-from benchmarks.guest import workload as workloads
-from benchmarks.guest.errors import GuestError
+from guests.errors import GuestError
+from guests.synthetic import disk
+from guests.synthetic import workload as workloads
 from nova_dedup_migrate.hypervisor import errors
-from nova_dedup_migrate.hypervisor import options as hypervisor_options
-from nova_dedup_migrate.hypervisor import spec
+from testkit import options as hypervisor_options
+from testkit import spec
 
 STORAGES = ('shared', 'own', 'slow', 'failing')
 PEERS = ('none', 'source', 'destination')
@@ -261,7 +261,7 @@ def parser() -> argparse.ArgumentParser:
         '--output',
         type=Path,
         default=Path('build/demo'),
-        help='folder for report.json, the chart and logs (%(default)s)',
+        help='directory for report.json, the chart and logs (%(default)s)',
         metavar='DIR',
     )
     for kind in ('stock', 'patched'):

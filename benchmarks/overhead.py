@@ -16,13 +16,13 @@ import shlex
 import shutil
 import sys
 
-from benchmarks import binaries
 from benchmarks import overhead_guest
 from benchmarks import overhead_report
 from benchmarks import overhead_ring
-from benchmarks.guest.errors import GuestError
 from benchmarks.pairs import Pair
+from guests.errors import GuestError
 from nova_dedup_migrate.hypervisor import errors
+from testkit import qemus
 
 NAME = 'overhead'
 PARTS = ('ring', 'guest', 'boot')
@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         default=Path('build') / NAME,
         metavar='DIR',
-        help='folder for results (%(default)s)',
+        help='directory for results (%(default)s)',
     )
     add(
         '--publish',
@@ -110,7 +110,7 @@ def main(arguments: list[str] | None = None) -> int:
     work = given.output.absolute() / 'work'
     try:
         given.output.mkdir(parents=True, exist_ok=True)
-        binary = binaries.find('patched', given.patched_binary)
+        binary = qemus.find('patched', given.patched_binary)
         try:
             cases = measure(given, binary, work)
         finally:
@@ -123,8 +123,8 @@ def main(arguments: list[str] | None = None) -> int:
             json.dumps([dataclasses.asdict(case) for case in cases]) + '\n'
         )
         print(f'\n{overhead_report.text(report)}')
-        for folder in filter(None, (given.output, given.publish)):
-            overhead_report.write(report, folder)
+        for directory in filter(None, (given.output, given.publish)):
+            overhead_report.write(report, directory)
     except (ValueError, GuestError, errors.HypervisorError) as error:
         print(f'bench-{NAME}: {error}', file=sys.stderr)
         return 1

@@ -7,16 +7,16 @@ import itertools
 from pathlib import Path
 import time
 
-from benchmarks.guest import channel
-from benchmarks.guest import disk
-from benchmarks.guest import image
-from benchmarks.guest import workload
 from benchmarks.pairs import alternate
 from benchmarks.pairs import Pair
 from benchmarks.pairs import processor_time
 from benchmarks.pairs import Slice
-from nova_dedup_migrate.hypervisor import direct
-from nova_dedup_migrate.hypervisor import spec
+from guests.synthetic import channel
+from guests.synthetic import disk
+from guests.synthetic import image
+from guests.synthetic import workload
+from testkit import direct
+from testkit import spec
 
 MEMORY_MIB = 512
 CACHE_MIB = 256
@@ -24,10 +24,10 @@ _CHANNEL = 'workload'
 _PATTERNS = {'128 KiB in sequence': 'seq', '4 KiB at random': 'random'}
 
 
-def _guest(binary: Path, folder: Path) -> direct.DirectGuest:
+def _guest(binary: Path, directory: Path) -> direct.DirectGuest:
     """A guest whose disk is a file in the host's page cache."""
     linux = image.guest_image()
-    data = disk.make_disk(folder, mib=CACHE_MIB)
+    data = disk.make_disk(directory, mib=CACHE_MIB)
     return direct.DirectGuest(
         spec.GuestSpec(
             binary=binary,
@@ -39,15 +39,15 @@ def _guest(binary: Path, folder: Path) -> direct.DirectGuest:
             channels=(spec.Channel(_CHANNEL, 'uart', 'socket'),),
             extra_args=('-no-reboot',),
         ),
-        folder,
+        directory,
     )
 
 
 def measure(
-    binary: Path, folder: Path, count: int, seconds: float
+    binary: Path, directory: Path, count: int, seconds: float
 ) -> Iterator[tuple[str, list[Pair], dict]]:
     """Yield (name, pairs, map) of each pattern of reads."""
-    guest = _guest(binary, folder)
+    guest = _guest(binary, directory)
     with guest:
         guest.start(paused=True)
         guest.track_dedup()
@@ -78,7 +78,7 @@ def measure(
                 yield name, alternate(guest.track_dedup, work, count), found
 
 
-def boots(binary: Path, folder: Path, count: int) -> list[Pair]:
+def boots(binary: Path, directory: Path, count: int) -> list[Pair]:
     """From the first instruction until CACHE_MIB of files have been read."""
     numbers = itertools.count()
     recording = False
@@ -88,7 +88,7 @@ def boots(binary: Path, folder: Path, count: int) -> list[Pair]:
         recording = on
 
     def work() -> Slice:
-        guest = _guest(binary, folder / str(next(numbers)))
+        guest = _guest(binary, directory / str(next(numbers)))
         with guest:
             guest.start(paused=True)
             guest.track_dedup(recording)

@@ -30,7 +30,7 @@ def _estimates(case) -> dict:
     return result
 
 
-def verdict(found: dict) -> str:
+def outcome(found: dict) -> str:
     """Whether the rate is at most THROUGHPUT lower: yes, no, or that the
     pairs lie too far apart to tell."""
     floor = 1 - THROUGHPUT
@@ -54,7 +54,7 @@ def build(cases: list, command: str) -> dict:
                 'name': case.name,
                 'rate_off': off.median,
                 **found,
-                'verdict': verdict(found['rate_ratio']),
+                'outcome': outcome(found['rate_ratio']),
                 'map': case.map,
             }
         )
@@ -93,7 +93,7 @@ def tables(report: dict) -> str:
             entry['name'],
             _off(entry),
             _show(entry['rate_ratio'], 3),
-            entry['verdict'],
+            entry['outcome'],
             _show(entry['cost_ratio'], 3),
             _show(entry['ns_per_page'], 0),
         ]
@@ -140,19 +140,20 @@ def text(report: dict) -> str:
     return tables(report)
 
 
-def write(report: dict, folder: Path) -> None:
-    """Files called overhead* in folder, which is made.
+def write(report: dict, directory: Path) -> None:
+    """Files called overhead* in directory, which is made.
 
-    The .inc file is for a document in the folder above.
+    The .inc file is for a document in the directory above.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f'{NAME}.json').write_text(json.dumps(report, indent=1) + '\n')
-    (folder / f'{NAME}.inc').write_text(
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f'{NAME}.json').write_text(
+        json.dumps(report, indent=1) + '\n')
+    (directory / f'{NAME}.inc').write_text(
         f'Made with::\n\n   {report["command"]}\n\n{tables(report)}\n\n'
-        f'.. image:: {folder.name}/{NAME}.svg\n'
+        f'.. image:: {directory.name}/{NAME}.svg\n'
         '   :alt: Medians and intervals of rate and processor time\n'
     )
-    draw(report, folder / f'{NAME}.svg')
+    draw(report, directory / f'{NAME}.svg')
 
 
 def draw(report: dict, path: Path) -> None:

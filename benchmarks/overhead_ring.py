@@ -11,13 +11,13 @@ import tempfile
 import time
 
 from benchmarks import vring
-from benchmarks.guest import disk
 from benchmarks.pairs import alternate
 from benchmarks.pairs import Pair
 from benchmarks.pairs import processor_time
 from benchmarks.pairs import Slice
-from nova_dedup_migrate.hypervisor import direct
-from nova_dedup_migrate.hypervisor import spec
+from guests.synthetic import disk
+from testkit import direct
+from testkit import spec
 
 MEMORY_MIB = 512
 _DISK_MIB = 256
@@ -95,7 +95,7 @@ class Reader:
 
 
 def _case(
-    binary: Path, folder: Path, nodes: list[dict], pattern, count, seconds
+    binary: Path, directory: Path, nodes: list[dict], pattern, count, seconds
 ) -> tuple[list[Pair], dict]:
     size, sequential, batches = pattern
     with tempfile.TemporaryDirectory(dir=_SHM) as shared:
@@ -121,7 +121,7 @@ def _case(
                     *('-qtest', f'unix:{socket},server=on,wait=off'),
                 ),
             ),
-            folder,
+            directory,
         )
         with guest:
             guest.start(paused=True)
@@ -154,10 +154,10 @@ def _case(
 
 
 def measure(
-    binary: Path, folder: Path, count: int, seconds: float
+    binary: Path, directory: Path, count: int, seconds: float
 ) -> Iterator[tuple[str, list[Pair], dict]]:
     """Yield (name, pairs, map) of each case."""
-    image = disk.make_disk(folder, mib=_DISK_MIB).path
+    image = disk.make_disk(directory, mib=_DISK_MIB).path
     # All of it into the host's page cache
     with open(image, 'rb') as file:
         while file.read(1 << 20):
@@ -169,6 +169,6 @@ def measure(
     ):
         for name, pattern in _PATTERNS.items():
             pairs, map = _case(
-                binary, folder, nodes, pattern, count, seconds
+                binary, directory, nodes, pattern, count, seconds
             )
             yield f'{where}, {name}', pairs, map

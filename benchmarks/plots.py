@@ -132,7 +132,7 @@ def _applications(cells, path, pyplot) -> None:
 
 
 def draw(
-    report: dict, folder: Path, name: str
+    report: dict, directory: Path, name: str
 ) -> dict[str, list[tuple[Path, str]]]:
     """Write SVGs for the groups that there are.
 
@@ -149,7 +149,7 @@ def draw(
     drawn: dict[str, list[tuple[Path, str]]] = {}
 
     def target(group: str, suffix: str, title: str) -> Path:
-        path = folder / f'{name}-{group}{suffix}.svg'
+        path = directory / f'{name}-{group}{suffix}.svg'
         drawn.setdefault(group, []).append((path, title))
         return path
 

@@ -10,8 +10,8 @@ import os
 
 from benchmarks import options
 from benchmarks import run
-from nova_dedup_migrate.agent import rates
 from nova_dedup_migrate.hypervisor import survey
+from nova_dedup_migrate.images import rates
 from nova_dedup_migrate.planner import facts
 
 #: As of [dedup_migrate] in nova.conf.

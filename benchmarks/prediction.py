@@ -19,26 +19,26 @@ link, storage and guest. That is about the model alone.
 import argparse
 from collections.abc import Iterator
 import dataclasses
-import json
 import math
 from pathlib import Path
 import re
 import shutil
 import sys
 
-from benchmarks import binaries
 from benchmarks import cells
 from benchmarks import options
 from benchmarks import predicted_run
 from benchmarks import rst
 from benchmarks import run
-from benchmarks.guest import image
-from benchmarks.guest.errors import GuestError
+from guests.errors import GuestError
+from guests.synthetic import image
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.planner import facts
 from nova_dedup_migrate.planner import normal
 from nova_dedup_migrate.planner import plan
 from nova_dedup_migrate.planner import predict
+from testkit import ledger
+from testkit import qemus
 
 _PAGE = 4096
 _NOT_COVERED = ('unlimited', 'failing')
@@ -91,25 +91,20 @@ def compare(path: Path) -> Iterator[Comparison]:
     """Compare the runs of a ledger, of the bench's or of migrate()."""
     known = {(cell.name, variant.name): (cell, variant)
              for cell in cells.full() for variant in cell.variants}
-    for line in path.read_text(errors='replace').splitlines():
-        try:
-            run = json.loads(line)
-        except ValueError:
-            # Cut by a kill, as the ledger allows for.
+    for kept in ledger.read(path):
+        if 'facts' in kept:
+            yield predicted_again(kept)
             continue
-        if 'facts' in run:
-            yield predicted_again(run)
-            continue
-        key = run['key']
+        key = kept['key']
         found = known.get((key['cell'], key['variant']))
-        if (found is None or 'failed' in run or not run['converged']
+        if (found is None or 'failed' in kept or not kept['converged']
                 or any(word in key['cell'] for word in _NOT_COVERED)):
             continue
         cell, variant = found
-        given, disks = _facts(cell.options_of(variant), run, variant.dedup)
+        given, disks = _facts(cell.options_of(variant), kept, variant.dedup)
         yield Comparison(
-            key['cell'], key['variant'], run['total_time_s'],
-            run['link_bytes'], run['downtime_ms'],
+            key['cell'], key['variant'], kept['total_time_s'],
+            kept['link_bytes'], kept['downtime_ms'],
             predict.predict(normal.normal(given), disks), given)
 
 
@@ -164,7 +159,7 @@ def migrate(memory: int, links: list[int], only: re.Pattern,
     :param memory: MiB
     :param links: Mbit/s
     :param only: cells so called
-    :param output: folder for disks and logs, and runs.jsonl
+    :param output: directory for disks and logs, and runs.jsonl
     """
     work = output / 'work'
     output.mkdir(parents=True, exist_ok=True)
@@ -174,11 +169,11 @@ def migrate(memory: int, links: list[int], only: re.Pattern,
             if not only.search(cell.name):
                 continue
             for variant, kind in (('stock', 'stock'), ('dedup', 'patched')):
-                binary = binaries.find(kind)
+                binary = qemus.find(kind)
                 shutil.rmtree(work, ignore_errors=True)
                 one = predicted_run.PredictedRun(run.Plan(
                     variant, binary, binary,
-                    binaries.tool(binary, 'qemu-img'), variant == 'dedup',
+                    qemus.tool(binary, 'qemu-img'), variant == 'dedup',
                     guest, cell.options, work, analyse=False))
                 try:
                     result = one.run()
@@ -193,8 +188,7 @@ def migrate(memory: int, links: list[int], only: re.Pattern,
                     'link_bytes': result.link_bytes,
                     'downtime_ms': result.downtime_ms,
                     'facts': dataclasses.asdict(one.known)}
-                with (output / 'runs.jsonl').open('a') as ledger:
-                    ledger.write(json.dumps(record) + '\n')
+                ledger.append(output / 'runs.jsonl', record)
                 yield predicted_again(record)
 
 
@@ -255,7 +249,7 @@ def _parser() -> argparse.ArgumentParser:
                         help='migrations of each kind (%(default)s)')
     parser.add_argument('--output', type=Path, metavar='DIR',
                         default=Path('build/prediction'),
-                        help='folder for disks and logs (%(default)s)')
+                        help='directory for disks and logs (%(default)s)')
     return parser
 
 
@@ -297,7 +291,8 @@ def main() -> int:
             found.append(one)
             if given.migrate:
                 print(*_row(one), sep='  ', flush=True)
-    except (OSError, ValueError, re.error, GuestError) as error:
+    except (OSError, ValueError, re.error, GuestError,
+            qemus.QemuNotFound) as error:
         print(f'prediction: {error}', file=sys.stderr)
         return 1
     _print(found, given.migrate)

@@ -31,24 +31,24 @@ def _made(report: dict) -> str:
     ] if rate else [])
 
 
-def write(report: dict, folder: Path) -> None:
-    """Files called shared-storage* in folder, which is made.
+def write(report: dict, directory: Path) -> None:
+    """Files called shared-storage* in directory, which is made.
 
-    The .inc files are for a document in the folder above.
+    The .inc files are for a document in the directory above.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
 
     def put(name: str, content: str) -> None:
-        (folder / name).write_text(content, encoding='utf-8')
+        (directory / name).write_text(content, encoding='utf-8')
 
     put(f'{NAME}.json', json.dumps(report, indent=1) + '\n')
     put(f'{NAME}-made.inc', _made(report))
     put(f'{NAME}-targets.inc', rst.targets_table(report) + '\n')
-    drawn = plots.draw(report, folder, NAME)
+    drawn = plots.draw(report, directory, NAME)
     groups = rst.groups(report)
     for group in GROUPS:
         parts = [
-            f'.. image:: {folder.name}/{path.name}\n   :alt: {title}'
+            f'.. image:: {directory.name}/{path.name}\n   :alt: {title}'
             for path, title in drawn.get(group, [])
         ]
         if group in groups:

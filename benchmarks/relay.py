@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 
-from nova_dedup_migrate.hypervisor import direct
+from testkit import direct
 
 _CHUNK = 256 << 10
 #: Smaller where the rate is limited, so that no chunk takes long.

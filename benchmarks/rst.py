@@ -88,7 +88,7 @@ def ratio(comparison: dict, variants: dict, name: str) -> str:
     return mark + show(comparison['ratio'], 2)
 
 
-def verdict(outcome: dict | None) -> str:
+def goal_text(outcome: dict | None) -> str:
     if outcome is None:
         return _MISSING
     if outcome['reached']:
@@ -138,10 +138,10 @@ def _main(cell: dict) -> list[str]:
         _median(dedup['link_bytes'], 0, 1e-6),
         show(stock['downtime_ms'], 0),
         show(dedup['downtime_ms'], 0),
-        verdict(goals.get('time')) if exact else 'writes',
-        verdict(goals.get('link_bytes')) if exact else 'writes',
+        goal_text(goals.get('time')) if exact else 'writes',
+        goal_text(goals.get('link_bytes')) if exact else 'writes',
         _pause(goals.get('downtime')),
-        verdict(goals.get('total')),
+        goal_text(goals.get('total')),
     ]
 
 

@@ -16,17 +16,17 @@ from benchmarks import content as contents
 from benchmarks import options as demo_options
 from benchmarks import relay
 from benchmarks import storage
-from benchmarks.guest import channel
-from benchmarks.guest import disk
-from benchmarks.guest import image
-from benchmarks.guest.errors import GuestFailed
 from benchmarks.pacing import AdaptiveRate
-from nova_dedup_migrate.hypervisor import base
-from nova_dedup_migrate.hypervisor import direct
+from guests.errors import GuestFailed
+from guests.synthetic import channel
+from guests.synthetic import disk
+from guests.synthetic import image
 from nova_dedup_migrate.hypervisor import errors
-from nova_dedup_migrate.hypervisor import memory
 from nova_dedup_migrate.hypervisor import progress
-from nova_dedup_migrate.hypervisor import spec
+from testkit import direct
+from testkit import memory
+from testkit import spec
+from testkit.guest import Migration
 
 CHANNEL = 'workload'
 _WATCH_S = 0.25
@@ -249,7 +249,7 @@ class Run:
         link = getattr(self._destination, 'relay', None)
         return link.forward_bytes if link else now.transferred_bytes
 
-    def _watch(self, migration: base.Migration) -> progress.Progress:
+    def _watch(self, migration: Migration) -> progress.Progress:
         """Follow it to its end, doing what the options ask for."""
         begun = time.monotonic()
         postcopy = self._options.postcopy
@@ -278,7 +278,7 @@ class Run:
 
     def _pace(
         self,
-        migration: base.Migration,
+        migration: Migration,
         pacing: AdaptiveRate,
         now: progress.Progress,
     ) -> None:
@@ -346,9 +346,9 @@ class Run:
 
     def _compare_memory(self) -> None:
         self._note('comparing all memory of source and destination')
-        folder = self._plan.directory
-        there = self._destination.save_memory(folder / 'ram-destination')
-        here = self._source.save_memory(folder / 'ram-source')
+        directory = self._plan.directory
+        there = self._destination.save_memory(directory / 'ram-destination')
+        here = self._source.save_memory(directory / 'ram-source')
         comparison = memory.compare(here, there)
         self._result.ram_identical = comparison.identical
         self._result.differing_pages = comparison.differing

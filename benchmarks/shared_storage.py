@@ -13,18 +13,18 @@ import re
 import shutil
 import sys
 
-from benchmarks import binaries
-from benchmarks import campaign
 from benchmarks import cells
 from benchmarks import measure
 from benchmarks import publish
 from benchmarks import run
+from benchmarks import runner
 from benchmarks import summary
-from benchmarks.campaign import Task
-from benchmarks.guest import disk
-from benchmarks.guest import image
-from benchmarks.guest.errors import GuestError
+from benchmarks.runner import Task
+from guests.errors import GuestError
+from guests.synthetic import disk
+from guests.synthetic import image
 from nova_dedup_migrate.hypervisor import errors
+from testkit import qemus
 
 _QUIET_S = 600.0
 #: MiB; enough for a rate, and cached for the cells
@@ -36,7 +36,7 @@ def chosen_cells(given) -> list[cells.Cell]:
     groups = given.groups.split(',')
     if unknown := set(groups) - set(cells.GROUPS):
         raise ValueError(f'there is no group {", ".join(sorted(unknown))}')
-    wanted = campaign.pattern('--only', given.only)
+    wanted = runner.pattern('--only', given.only)
     every = cells.quick() if given.quick else cells.full(given.memory)
     found = [
         cell
@@ -50,7 +50,7 @@ def chosen_cells(given) -> list[cells.Cell]:
     return found
 
 
-class SharedStorage(campaign.Campaign):
+class SharedStorage(runner.Bench):
 
     name = 'shared-storage'
     about = __doc__
@@ -88,7 +88,7 @@ class SharedStorage(campaign.Campaign):
 
     def _binary(self, kind: str) -> Path:
         if kind not in self._binaries:
-            self._binaries[kind] = binaries.find(
+            self._binaries[kind] = qemus.find(
                 kind, getattr(self._given, f'{kind}_binary'))
             self._digests[kind] = hashlib.sha256(
                 self._binaries[kind].read_bytes()).hexdigest()[:16]
@@ -130,7 +130,7 @@ class SharedStorage(campaign.Campaign):
             name=variant.name,
             source_binary=binary,
             destination_binary=binary,
-            qemu_img=binaries.tool(binary, 'qemu-img'),
+            qemu_img=qemus.tool(binary, 'qemu-img'),
             dedup=variant.dedup,
             image=self._image,
             options=options,
@@ -165,7 +165,7 @@ def _kind(task: Task) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return campaign.main(SharedStorage(), arguments)
+    return runner.main(SharedStorage(), arguments)
 
 
 if __name__ == '__main__':

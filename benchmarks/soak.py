@@ -21,12 +21,12 @@ import shutil
 import sys
 import time
 
-from benchmarks import binaries
 from benchmarks import soak_case
 from benchmarks import soak_run
-from benchmarks.guest import image
-from benchmarks.guest.errors import GuestError
+from guests.errors import GuestError
+from guests.synthetic import image
 from nova_dedup_migrate.hypervisor import errors
+from testkit import qemus
 
 
 def parser() -> argparse.ArgumentParser:
@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
         '--output',
         type=Path,
         default=Path('build/soak'),
-        help='folder for what failed runs leave (%(default)s)',
+        help='directory for what failed runs leave (%(default)s)',
     )
     result.add_argument(
         '--keep', action='store_true', help='keep what good runs leave, too'
@@ -65,14 +65,14 @@ def parser() -> argparse.ArgumentParser:
 def one(seed: int, arguments: argparse.Namespace, tools: dict) -> dict:
     """Run a seed; return what is written down about it."""
     case = soak_case.choose(seed)
-    folder = arguments.output.absolute() / str(seed)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    directory = arguments.output.absolute() / str(seed)
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
     report = {'seed': seed, 'case': dataclasses.asdict(case)}
     begun = time.monotonic()
     try:
         with contextlib.closing(
-            soak_run.SoakRun(case, folder, tools)
+            soak_run.SoakRun(case, directory, tools)
         ) as run:
             report['hops'] = run.hops
             run.run()
@@ -85,21 +85,21 @@ def one(seed: int, arguments: argparse.Namespace, tools: dict) -> dict:
     ) as error:
         report['problem'] = f'{type(error).__name__}: {error}'
     report['seconds'] = round(time.monotonic() - begun, 1)
-    (folder / 'report.json').write_text(json.dumps(report, indent=1))
-    soak_run.remove_large(folder)
+    (directory / 'report.json').write_text(json.dumps(report, indent=1))
+    soak_run.remove_large(directory)
     if 'problem' not in report and not arguments.keep:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
     return report
 
 
 def line(number: int, report: dict) -> str:
     hops = ' '.join(soak_run.words(hop) for hop in report.get('hops', ()))
-    verdict = report.get('problem')
+    problem = report.get('problem')
     return '%4d seed=%d %5.1f s %s [%s] %s' % (
         number,
         report['seed'],
         report['seconds'],
-        'FAILED ' + verdict if verdict else 'ok',
+        'FAILED ' + problem if problem else 'ok',
         soak_case.words(report['case']),
         hops,
     )
@@ -114,15 +114,15 @@ def main(argv: list[str] | None = None) -> int:
     if runs < 1:
         front.error('--runs must be 1 or more')
     try:
-        patched = binaries.find('patched', arguments.patched_binary)
+        patched = qemus.find('patched', arguments.patched_binary)
         tools = {
             'patched': patched,
-            'stock': binaries.find('stock', arguments.stock_binary),
-            'img': binaries.tool(patched, 'qemu-img'),
+            'stock': qemus.find('stock', arguments.stock_binary),
+            'img': qemus.tool(patched, 'qemu-img'),
             'image': image.guest_image(),
             'inject': arguments.inject,
         }
-    except GuestError as error:
+    except (GuestError, qemus.QemuNotFound) as error:
         print(f'soak: {error}', file=sys.stderr)
         return 1
     first = arguments.seed

@@ -4,8 +4,8 @@
 import dataclasses
 import random
 
-from benchmarks.guest import disk
-from benchmarks.guest import workload
+from guests.synthetic import disk
+from guests.synthetic import workload
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,15 +9,16 @@ import time
 
 from benchmarks import soak_case
 from benchmarks import storage as storages
-from benchmarks.guest import channel
-from benchmarks.guest import disk
-from benchmarks.guest import workload
-from nova_dedup_migrate.hypervisor import base
-from nova_dedup_migrate.hypervisor import direct
+from guests.synthetic import channel
+from guests.synthetic import disk
+from guests.synthetic import workload
+from nova_dedup_migrate.errors import DedupMigrateError
 from nova_dedup_migrate.hypervisor import errors
-from nova_dedup_migrate.hypervisor import memory
-from nova_dedup_migrate.hypervisor import options
-from nova_dedup_migrate.hypervisor import spec
+from testkit import direct
+from testkit import memory
+from testkit import options
+from testkit import spec
+from testkit.guest import Migration
 
 CHANNEL = 'workload'
 #: Seconds after which a migration may take as much downtime and bandwidth
@@ -26,8 +27,10 @@ _PATIENCE_S = 20.0
 _DEADLINE_S = 150.0
 
 
-class Wrong(Exception):
+class Wrong(DedupMigrateError):
     """Memory differs, or the guest is not what it was."""
+
+    template = '{reason}'
 
 
 class SoakRun:
@@ -37,11 +40,11 @@ class SoakRun:
     """
 
     def __init__(
-        self, case: soak_case.Case, folder: Path, tools: dict
+        self, case: soak_case.Case, directory: Path, tools: dict
     ) -> None:
         self.case = case
         self.hops: list[dict] = []
-        self._folder = folder
+        self._directory = directory
         self._tools = tools
         self._number = 0
         self._talk: channel.GuestChannel | None = None
@@ -76,7 +79,7 @@ class SoakRun:
         case = self.case
         images = [
             disk.make_disk(
-                self._folder / 'disk',
+                self._directory / 'disk',
                 mib=case.cache // case.disks,
                 seed=1 + number,
                 format=case.format,
@@ -89,7 +92,7 @@ class SoakRun:
         self._storage = storages.KINDS[case.storage](
             images[0],
             case.device,
-            self._folder / 'own-copy',
+            self._directory / 'own-copy',
             case.storage_rate,
         )
         first = self._storage.source_disk()
@@ -113,7 +116,7 @@ class SoakRun:
         self._destination_disks = (second, *more)
         if case.stale_disk:
             # from before the guest started; as if it were the shared one
-            stale = images[0].own_copy(self._folder / 'stale')
+            stale = images[0].own_copy(self._directory / 'stale')
             self._destination_disks = (
                 dataclasses.replace(first, path=stale.path),
                 *more,
@@ -147,7 +150,8 @@ class SoakRun:
             what = dataclasses.replace(
                 what, env={'QEMU_DEDUP_INJECT': inject}
             )
-        guest = direct.DirectGuest(what, self._folder / f'qemu{self._number}')
+        guest = direct.DirectGuest(
+            what, self._directory / f'qemu{self._number}')
         self._guests.append(guest)
         return guest
 
@@ -199,7 +203,7 @@ class SoakRun:
     def _verify(self, what: str) -> None:
         reply = self._talk.verify(what)
         if reply.get('errors') != 0:
-            raise Wrong('the guest found: %s' % reply.get('error'))
+            raise Wrong(reason='the guest found: %s' % reply.get('error'))
 
     def _options(self, attempt: soak_case.Attempt) -> options.MigrationOptions:
         rate = attempt.link * 1_000_000 or None
@@ -225,10 +229,10 @@ class SoakRun:
         )
 
     def _tls(self) -> options.TlsCredentials:
-        folder = self._folder / 'tls'
-        folder.mkdir(exist_ok=True)
-        (folder / 'keys.psk').write_text(f'qemu:{secrets.token_hex(32)}\n')
-        return options.TlsCredentials(folder, folder, 'psk')
+        directory = self._directory / 'tls'
+        directory.mkdir(exist_ok=True)
+        (directory / 'keys.psk').write_text(f'qemu:{secrets.token_hex(32)}\n')
+        return options.TlsCredentials(directory, directory, 'psk')
 
     def _attempt(self, attempt: soak_case.Attempt, hop: dict) -> bool:
         """Migrate; return whether the guest has arrived."""
@@ -278,7 +282,7 @@ class SoakRun:
 
     def _follow(
         self,
-        migration: base.Migration,
+        migration: Migration,
         attempt: soak_case.Attempt,
         destination: direct.DirectGuest,
     ):
@@ -299,7 +303,7 @@ class SoakRun:
                 return migration.wait(60)
             elapsed = time.monotonic() - begun
             if elapsed > _DEADLINE_S:
-                raise Wrong(f'it did not end: {now.status}')
+                raise Wrong(reason=f'it did not end: {now.status}')
             if now.status == 'pre-switchover':
                 time.sleep(attempt.hold)
                 self._storage.switch_over(self._source, 30.0)
@@ -340,18 +344,18 @@ class SoakRun:
         deadline = time.monotonic() + 30
         while source.run_state() != 'running':
             if time.monotonic() > deadline:
-                raise Wrong('after it was given up the guest is '
+                raise Wrong(reason='after it was given up the guest is '
                             + source.run_state())
             time.sleep(0.01)
 
     def _compare(self, source, destination, hop: dict) -> None:
-        there = destination.save_memory(self._folder / 'ram-destination')
-        here = source.save_memory(self._folder / 'ram-source')
+        there = destination.save_memory(self._directory / 'ram-destination')
+        here = source.save_memory(self._directory / 'ram-source')
         result = memory.compare(here, there)
         hop['compared'] = result.pages
         if not result.identical:
             raise Wrong(
-                '%d pages differ, the first at %s'
+                reason='%d pages differ, the first at %s'
                 % (
                     result.differing,
                     ' '.join(map(hex, result.addresses[:8])),
@@ -359,14 +363,14 @@ class SoakRun:
             )
 
 
-def remove_large(folder: Path) -> None:
+def remove_large(directory: Path) -> None:
     """Logs stay, images go."""
     for pattern in ('ram-*/*', 'disk/*', 'own-copy/*', 'stale/*'):
-        for path in folder.glob(pattern):
+        for path in directory.glob(pattern):
             path.unlink()
     for name in ('ram-source', 'ram-destination', 'disk', 'own-copy', 'stale'):
         with contextlib.suppress(OSError):
-            (folder / name).rmdir()
+            (directory / name).rmdir()
 
 
 def words(hop: dict) -> str:

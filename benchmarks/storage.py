@@ -12,10 +12,10 @@ failing  shared, behind a blkdebug node that fails every read
 import dataclasses
 from pathlib import Path
 
-from benchmarks.guest.disk import DataDisk
-from nova_dedup_migrate.hypervisor import base
-from nova_dedup_migrate.hypervisor import direct
-from nova_dedup_migrate.hypervisor import spec
+from guests.synthetic.disk import DataDisk
+from testkit import direct
+from testkit import spec
+from testkit.guest import Guest
 
 DISK = 'disk0'
 BASE = DISK + '-base'
@@ -59,18 +59,18 @@ class Storage:
         return ()
 
     def connect(
-        self, source: base.Guest, destination: direct.DirectGuest
+        self, source: Guest, destination: direct.DirectGuest
     ) -> None:
         """Before the guest runs; the destination is not started yet."""
 
-    def switch_over(self, source: base.Guest, timeout: float) -> None:
+    def switch_over(self, source: Guest, timeout: float) -> None:
         """The guest stands still at the source and will not go on there."""
 
-    def arrived(self, destination: base.Guest) -> None:
+    def arrived(self, destination: Guest) -> None:
         """The guest is at the destination, not running yet: make the
         storage good, the migration is over."""
 
-    def disconnect(self, source: base.Guest) -> None:
+    def disconnect(self, source: Guest) -> None:
         """The migration was given up; the source goes on alone."""
 
     def _behind(self, filter: dict | None) -> spec.Disk:
@@ -138,7 +138,7 @@ class OwnCopy(Storage):
         return dataclasses.replace(self.source_disk(), path=self.own.path)
 
     def connect(
-        self, source: base.Guest, destination: direct.DirectGuest
+        self, source: Guest, destination: direct.DirectGuest
     ) -> None:
         destination.start_incoming()
         path = destination.migration_socket.with_name('nbd.sock')
@@ -170,7 +170,7 @@ class OwnCopy(Storage):
             **{'job-id': _JOB, 'copy-mode': 'write-blocking'},
         )
 
-    def _end_job(self, source: base.Guest, timeout: float) -> None:
+    def _end_job(self, source: Guest, timeout: float) -> None:
         mark = source.events.mark()
         source.qmp('block-job-cancel', device=_JOB)
         source.events.wait(
@@ -180,14 +180,14 @@ class OwnCopy(Storage):
             lambda data: data == {'id': _JOB, 'status': 'null'},
         )
 
-    def switch_over(self, source: base.Guest, timeout: float) -> None:
+    def switch_over(self, source: Guest, timeout: float) -> None:
         self._end_job(source, timeout)
 
-    def disconnect(self, source: base.Guest) -> None:
+    def disconnect(self, source: Guest) -> None:
         if any(job['id'] == _JOB for job in source.qmp('query-jobs')):
             self._end_job(source, 30.0)
 
-    def arrived(self, destination: base.Guest) -> None:
+    def arrived(self, destination: Guest) -> None:
         destination.qmp('nbd-server-stop')
 
 
@@ -201,7 +201,7 @@ class Slow(Storage):
             f'throttle-group,id={_GROUP},x-bps-read={self.rate}',
         )
 
-    def arrived(self, destination: base.Guest) -> None:
+    def arrived(self, destination: Guest) -> None:
         destination.qmp(
             'qom-set',
             path=f'/objects/{_GROUP}',
@@ -226,17 +226,17 @@ class Failing(Storage):
         return [DISK] if self.disk.base is None else [BASE, DISK]
 
     def connect(
-        self, source: base.Guest, destination: direct.DirectGuest
+        self, source: Guest, destination: direct.DirectGuest
     ) -> None:
         destination.start_incoming()
         for name in self._layers():
             destination.qmp('blockdev-add', **self._filter(name, self._FAULT))
         self._read_through(destination, '-filter')
 
-    def arrived(self, destination: base.Guest) -> None:
+    def arrived(self, destination: Guest) -> None:
         self._read_through(destination, '-file')
 
-    def _read_through(self, destination: base.Guest, node: str) -> None:
+    def _read_through(self, destination: Guest, node: str) -> None:
         for name in self._layers():
             destination.qmp(
                 'blockdev-reopen', options=[self._format(name, name + node)]

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 
+from guests.errors import GuestError
 from lab import client
 from lab import demonstration
 from lab import errors
@@ -33,7 +34,7 @@ _DISK_MIB = 6000
 _PACKAGES = ('mariadbd', 'memcached', 'glusterd', 'libvirtd', 'syslinux')
 
 
-def obstacle(folder):
+def obstacle(directory):
     """Return why there can be no lab on this machine, None if it can."""
     reason = labs.missing()
     if reason is not None:
@@ -47,8 +48,8 @@ def obstacle(folder):
     if free < _MEMORY_MIB:
         return 'it needs %d MiB of memory, %d are available' % (
             _MEMORY_MIB, free)
-    folder.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(folder).free >> 20
+    directory.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(directory).free >> 20
     if free < _DISK_MIB:
         return 'it needs %d MiB of disk, %d are free' % (_DISK_MIB, free)
     return None
@@ -58,7 +59,8 @@ def wrong(outcomes, settings, lister=None):
     """Return what the outcomes should not be, a list of sentences.
 
     :param settings: Settings of the lab
-    :param lister: what happened to the guests' listers, of guest.MALTREATED
+    :param lister: what happened to the guests' listers, of
+        console.LISTER_FAULTS
     """
     found = []
     for one in outcomes:
@@ -132,24 +134,24 @@ def _not_listed(outcome):
                 listed, cached)
 
 
-def left(name, folder):
+def left(name, directory):
     """Return what a lab that has ended left behind."""
     found = []
     if labs.Lab.load(name) is not None:
         found.append('the lab %s is still known' % name)
     with open('/proc/mounts') as mounts:
         found += ['mounted: ' + line.split()[1] for line in mounts
-                  if str(folder) in line or '/lab-%s-' % name in line]
+                  if str(directory) in line or '/lab-%s-' % name in line]
     return found
 
 
-def run(name, folder, settings, wanted):
+def run(name, directory, settings, wanted):
     """Run it all; returns the exit status.
 
     :param settings: Settings
     :param wanted: demonstration.Demonstration
     """
-    reason = obstacle(folder)
+    reason = obstacle(directory)
     if reason is not None:
         print('lab.check ... SKIPPED: %s' % reason)
         return _count(skipped=1)
@@ -160,10 +162,10 @@ def run(name, folder, settings, wanted):
         [sys.executable, '-m', 'lab.hosts.guard', name], cwd=TOP,
         stdin=subprocess.PIPE, start_new_session=True)
     try:
-        cloud = up.up(name, folder, settings, progress)
+        cloud = up.up(name, directory, settings, progress)
         progress.say('links: ' + topology.limit(cloud))
         problems += _migrations(cloud, wanted, progress)
-    except (errors.LabError, *client.ERRORS) as error:
+    except (errors.LabError, GuestError, *client.ERRORS) as error:
         problems.append(str(error))
         for line in getattr(error, 'last_lines', list)():
             print('  | ' + line)
@@ -173,7 +175,7 @@ def run(name, folder, settings, wanted):
             lab.destroy()
         guard.stdin.close()
         guard.wait()
-    problems += left(name, folder)
+    problems += left(name, directory)
     for problem in problems:
         print('lab.check ... FAILED: %s' % problem)
     return _count(failed=1) if problems else _count(passed=1)

@@ -10,13 +10,14 @@ import subprocess
 import sys
 import time
 
+from guests.errors import GuestError
+from guests.synthetic import console
 from lab import check
 from lab import client
 from lab import cloud as clouds
 from lab import demonstration
-from lab import endurance
 from lab import errors
-from lab import guest
+from lab import fault_campaign
 from lab import instances
 from lab import settings
 from lab import steps
@@ -35,7 +36,7 @@ def _parser():
         help='name of the lab, up to 6 letters; two may run at once '
              '(default: %(default)s)')
     parser.add_argument(
-        '--folder', type=pathlib.Path,
+        '--directory', type=pathlib.Path,
         help='where it keeps everything (default: build/lab, and '
              'build/lab-NAME with another name)')
     commands = parser.add_subparsers(dest='command', required=True)
@@ -58,16 +59,17 @@ def _parser():
                      help='write the figures there, too')
     one.set_defaults(run=_migrate)
     one = commands.add_parser(
-        'faults', help='end programs, cut links and more while an instance '
-                       'migrates, and look what becomes of it')
+        'faults', help='inject faults while an instance migrates, and check '
+                       'the instance and the hosts afterwards')
     one.add_argument('--only', default=('*',), metavar='FAULT,...',
                      type=lambda text: tuple(text.split(',')),
                      help='of %s; they may have * (default: all)' % ', '.join(
-                         endurance.NAMES))
-    one.add_argument('--moments', default=','.join(endurance.USUAL),
-                     type=_some_of(endurance.MOMENTS), metavar='MOMENT,...',
+                         fault_campaign.NAMES))
+    one.add_argument('--moments', default=','.join(fault_campaign.USUAL),
+                     type=_some_of(fault_campaign.MOMENTS),
+                     metavar='MOMENT,...',
                      help='of %s (default: %%(default)s)' % ', '.join(
-                         endurance.MOMENTS))
+                         fault_campaign.MOMENTS))
     one.add_argument('--repeat', type=int, default=1,
                      help='times (default: %(default)s)')
     one.add_argument('--fresh', action='store_true',
@@ -81,7 +83,7 @@ def _parser():
     one.add_argument('-n', '--lines', type=int, default=20)
     one.add_argument('-f', '--follow', action='store_true')
     one.set_defaults(run=_logs)
-    one = commands.add_parser('down', help='end it; only its folder stays')
+    one = commands.add_parser('down', help='end it; only its directory stays')
     one.set_defaults(run=_down)
     return parser
 
@@ -137,7 +139,7 @@ def _add_migrations(parser):
                         const=('stock', 'page_cache'),
                         help='the same as --kinds stock,page_cache: QEMU '
                              'knows only what the guest lists')
-    parser.add_argument('--lister', choices=guest.MALTREATED,
+    parser.add_argument('--lister', choices=console.LISTER_FAULTS,
                         help='what happens to the guest\'s page-cache lister '
                              'while it migrates: it hangs, is killed before '
                              'it is asked, or breaks off its answer')
@@ -192,18 +194,18 @@ def _rate(text):
 
 def _up(args):
     progress = steps.Progress()
-    cloud = up.up(args.name, args.folder, _settings(args), progress)
+    cloud = up.up(args.name, args.directory, _settings(args), progress)
     print()
     _print_services(cloud)
     print('\nThe lab is up after %.0f s. To use it:\n\n  source %s\n'
           '  openstack server list\n\n'
           'make lab-migrate demonstrates it, make lab-down ends it.' % (
-              progress.seconds, cloud.folder / 'openrc'))
+              progress.seconds, cloud.directory / 'openrc'))
 
 
 def _check(args):
     ours = _settings(args)
-    return check.run(args.name, args.folder, ours,
+    return check.run(args.name, args.directory, ours,
                      _demonstration(args, ours))
 
 
@@ -216,12 +218,12 @@ def _print_services(cloud):
     print(table.text(
         ('host', 'service', 'state', 'log'),
         [(host, name, 'runs' if alive else 'HAS ENDED',
-          cloud.folder / host / (name + '.log'))
+          cloud.directory / host / (name + '.log'))
          for name, host, alive in up.services(cloud)]))
 
 
 def _status(args):
-    cloud = clouds.Cloud.load(args.name, args.folder)
+    cloud = clouds.Cloud.load(args.name, args.directory)
     value = cloud.settings
     print('profile %s, drivers %s, QEMUs %s; links: migration %s%s, '
           'storage %s\n' % (value.profile, ', '.join(value.drivers),
@@ -240,23 +242,23 @@ def _status(args):
 
 
 def _migrate(args):
-    cloud = clouds.Cloud.load(args.name, args.folder)
+    cloud = clouds.Cloud.load(args.name, args.directory)
     return demonstration.run(
         cloud, _demonstration(args, cloud.settings, args.keep), args.json,
         steps.Progress())
 
 
 def _faults(args):
-    cloud = clouds.Cloud.load(args.name, args.folder)
-    ledger = endurance.ledger(cloud)
+    cloud = clouds.Cloud.load(args.name, args.directory)
+    ledger = fault_campaign.ledger(cloud)
     if args.fresh:
         ledger.clear()
-    wanted = endurance.pairs(args.only, args.moments, cloud.settings)
+    wanted = fault_campaign.pairs(args.only, args.moments, cloud.settings)
     try:
-        endurance.Endurance(
+        fault_campaign.FaultCampaign(
             cloud, instances.Disks.of(cloud.settings, args.disk,
                                       args.second_disk),
-            steps.Progress()).run(ledger.missing(wanted, args.repeat))
+            ledger, steps.Progress()).run(ledger.missing(wanted, args.repeat))
     finally:
         tried = [one for one in ledger.trials()
                  if (one.fault, one.moment) in wanted]
@@ -266,9 +268,9 @@ def _faults(args):
 
 
 def _logs(args):
-    cloud = clouds.Cloud.load(args.name, args.folder)
+    cloud = clouds.Cloud.load(args.name, args.directory)
     wanted = args.service
-    files = [cloud.folder / host / (name + '.log')
+    files = [cloud.directory / host / (name + '.log')
              for name, host, alive in up.services(cloud)
              if (not alive if not wanted else host in wanted
                  or '%s/%s' % (host, name) in wanted)]
@@ -289,13 +291,13 @@ def _down(args):
         return
     lab.destroy()
     print('the lab is gone (%.1f s); its logs stay in %s' % (
-        time.monotonic() - started, args.folder))
+        time.monotonic() - started, args.directory))
 
 
 def main(argv=None):
     args = _parser().parse_args(argv)
-    if args.folder is None:
-        args.folder = settings.TOP / 'build' / (
+    if args.directory is None:
+        args.directory = settings.TOP / 'build' / (
             'lab' if args.name == 'stack' else 'lab-' + args.name)
     clouds.forget_proxies()
     try:
@@ -306,6 +308,9 @@ def main(argv=None):
         print('error: %s%s' % (error, '' if error.log is None
                                else ', see %s' % error.log),
               file=sys.stderr)
+        return 1
+    except GuestError as error:
+        print('error: %s' % error, file=sys.stderr)
         return 1
     except client.ERRORS as error:
         print('error: the cloud answers: %s' % error, file=sys.stderr)

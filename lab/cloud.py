@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One lab: its folder, settings, hosts and configuration files.
+"""One lab: its directory, settings, hosts and configuration files.
 
-The folder (build/lab by default) holds::
+The directory (build/lab by default) holds::
 
     settings.json           what was asked for
     done/NAME               initialisations that need not be repeated
@@ -51,16 +51,16 @@ def _log(host, name):
 
 class Cloud:
     """:ivar name: of the lab, as lab.hosts.lab.Lab has it
-    :ivar folder: Path
+    :ivar directory: Path
     :ivar settings: Settings
     :ivar lab: lab.hosts.lab.Lab
     """
 
     region = REGION
 
-    def __init__(self, name, folder, settings):
+    def __init__(self, name, directory, settings):
         self.name = name
-        self.folder = pathlib.Path(folder).absolute()
+        self.directory = pathlib.Path(directory).absolute()
         self.settings = settings
         self.lab = labs.Lab.load(name)
         self._templates = jinja2.Environment(
@@ -69,16 +69,16 @@ class Cloud:
             keep_trailing_newline=True)
 
     @classmethod
-    def load(cls, name, folder):
+    def load(cls, name, directory):
         """Find a lab that exists.
 
         :raises LabError: there is none
         """
-        folder = pathlib.Path(folder)
-        settings = Settings.load(folder)
+        directory = pathlib.Path(directory)
+        settings = Settings.load(directory)
         if settings is None or labs.Lab.load(name) is None:
             raise errors.LabError('there is no lab: run make lab')
-        return cls(name, folder, settings)
+        return cls(name, directory, settings)
 
     # Hosts
 
@@ -113,31 +113,31 @@ class Cloud:
     # Initialisations
 
     def once(self, name, action):
-        """Do it, unless it was done in this folder before."""
+        """Do it, unless it was done in this directory before."""
         if self.was_done(name):
             return False
         action()
-        mark = self.folder / 'done' / name
+        mark = self.directory / 'done' / name
         mark.parent.mkdir(exist_ok=True)
         mark.touch()
         return True
 
     def was_done(self, name):
-        return (self.folder / 'done' / name).exists()
+        return (self.directory / 'done' / name).exists()
 
     # Configuration
 
     @property
     def data_disk(self):
         """Path of what is put on ephemeral disks of the lab's guest."""
-        return self.folder / 'data.raw'
+        return self.directory / 'data.raw'
 
     def render(self, template, **values):
         return self._templates.get_template(template).render(
             cloud=self, settings=self.settings, **values)
 
     def configure(self, host, path, template, **values):
-        """Write a host's file; its folder is the host's own already."""
+        """Write a host's file; its directory is the host's own already."""
         file = host.directory / str(path).lstrip('/')
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(self.render(template, host=host, **values))
@@ -176,7 +176,7 @@ class Cloud:
         """
         try:
             return pathlib.Path(
-                (self.folder / 'environment').read_text().strip())
+                (self.directory / 'environment').read_text().strip())
         except FileNotFoundError:
             # not sys.prefix, which may be the one of another lab
             nova = importlib.util.find_spec('nova').origin
@@ -185,11 +185,11 @@ class Cloud:
     @property
     def python(self):
         """Path of an interpreter that sees OpenStack and our package."""
-        return self.folder / 'python' / 'bin' / 'python'
+        return self.directory / 'python' / 'bin' / 'python'
 
     def script(self, name):
         """Return the command that runs a console script."""
-        ours = self.folder / 'python' / 'bin' / name
+        ours = self.directory / 'python' / 'bin' / name
         if ours.exists():
             return [self.python, ours]
         return [self.python, self.environment / 'bin' / name]
@@ -199,7 +199,7 @@ class Cloud:
         return self.environment / 'etc' / name
 
     def qemu(self, kind):
-        """Path of the folder of a QEMU's programs.
+        """Path of the directory of a QEMU's programs.
 
         :raises LabError: it is not built
         """
@@ -262,6 +262,6 @@ class Cloud:
                                   _log(host, name))
 
     def empty(self):
-        """Remove what an earlier lab left in the folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Remove what an earlier lab left in the directory."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self.directory.mkdir(parents=True, exist_ok=True)

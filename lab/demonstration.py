@@ -12,6 +12,7 @@ import dataclasses
 import json
 import statistics
 
+from guests.synthetic import console
 from lab import client
 from lab import errors
 from lab import guest
@@ -32,7 +33,7 @@ class Demonstration:
         different hosts and so in opposite directions
     :ivar keep: do not delete them
     :ivar lister: what happens to the listers of guests of the kind
-        page_cache at each migration, of guest.MALTREATED
+        page_cache at each migration, of console.LISTER_FAULTS
     """
 
     kinds: tuple = tuple(instances.KINDS)
@@ -92,7 +93,7 @@ def measure(cloud, wanted, progress):
 def _ready(cloud, server, progress):
     server = instances.wait_active(client.connect(cloud).compute, server)
     host = instances.host_of(cloud, server)
-    guest.ready(guest.console(host, server.id))
+    console.ready(guest.console(host, server.id))
     progress.say('%s: runs on %s, its memory is filled' % (
         server.name, host.name))
     return server

@@ -3,15 +3,19 @@
 
 import pathlib
 
+from nova_dedup_migrate.errors import DedupMigrateError
 
-class LabError(Exception):
+
+class LabError(DedupMigrateError):
     """One sentence that says what is wrong and, if it can, what to do.
 
     :param log: Path of a file whose last lines tell more, or None
     """
 
-    def __init__(self, message, log=None):
-        super().__init__(message)
+    template = '{reason}'
+
+    def __init__(self, reason, log=None):
+        super().__init__(reason=reason)
         self.log = log
 
     def last_lines(self, lines=12, limit=8192):

@@ -6,6 +6,7 @@ import json
 import re
 import time
 
+from guests.synthetic import console
 from lab import client
 from lab import errors
 from lab import guest
@@ -13,7 +14,7 @@ from lab import instances
 
 _DOWNTIME = re.compile(r'^Total downtime:\s+(\d+)\s+ms', re.MULTILINE)
 _LIMIT = 900
-_REPORTS = 'var/lib/nova/dedup_migrate/reports'
+_OPERATIONS = 'var/lib/nova/dedup_migrate/operations'
 #: Seconds until a report is closed, after Nova is done.
 _CLOSING = 20
 
@@ -69,18 +70,18 @@ def migrate(cloud, kind, server, lister=None):
     """Migrate an instance to wherever Nova likes; an Outcome.
 
     :param lister: what happens to the lister in the guest meanwhile, of
-        guest.MALTREATED; afterwards it goes on
+        console.LISTER_FAULTS; afterwards it goes on
     :raises LabError: it does not arrive
     """
     server = client.connect(cloud).compute.get_server(server.id)
     if lister is not None:
-        guest.lister(guest.console(instances.host_of(cloud, server),
-                                   server.id), lister)
+        console.lister(guest.console(instances.host_of(cloud, server),
+                                     server.id), lister)
     moved = move(cloud, kind, server)
-    console = guest.console(cloud.host(moved.destination), server.id)
+    terminal = guest.console(cloud.host(moved.destination), server.id)
     if lister in ('hang', 'kill'):
-        guest.lister(console, 'go')
-    verified, wrong, _first = guest.verify(console)
+        console.lister(terminal, 'go')
+    verified, wrong, _first = console.verify(terminal)
     return dataclasses.replace(moved, verified=verified, errors=wrong)
 
 
@@ -144,10 +145,10 @@ def report_of(host, migration):
     :param host: the source
     :param migration: its UUID
     """
-    path = host.directory / _REPORTS / (migration + '.json')
+    path = host.directory / _OPERATIONS / (migration + '.json')
     deadline = time.monotonic() + _CLOSING
     while path.exists():
-        report = json.loads(path.read_text())
+        report = json.loads(path.read_text())['report']
         if report['outcome'] != 'running' or time.monotonic() > deadline:
             return report
         time.sleep(0.2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lab is asked to be; kept in the lab's folder, settings.json."""
+"""What a lab is asked to be; kept in the lab's directory, settings.json."""
 
 import dataclasses
 import json
@@ -57,17 +57,17 @@ class Settings:
     def has_ceph(self):
         return self.profile == 'ceph'
 
-    def save(self, folder):
-        (folder / 'settings.json').write_text(
+    def save(self, directory):
+        (directory / 'settings.json').write_text(
             json.dumps(dataclasses.asdict(self), indent=1) + '\n')
 
     @classmethod
-    def load(cls, folder):
-        """Return those of the lab in a folder, None if there is none.
+    def load(cls, directory):
+        """Return those of the lab in a directory, None if there is none.
 
         :raises LabError: they are not readable
         """
-        path = folder / 'settings.json'
+        path = directory / 'settings.json'
         try:
             values = json.loads(path.read_text())
             values['drivers'] = tuple(values['drivers'])

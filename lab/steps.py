@@ -12,10 +12,12 @@ import dataclasses
 import sys
 import time
 
+from guests.errors import GuestError
 from lab import client
 from lab import errors
 
-_EXPECTED = (errors.LabError, RuntimeError, OSError, *client.ERRORS)
+_EXPECTED = (errors.LabError, GuestError, RuntimeError, OSError,
+             *client.ERRORS)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hosts of a lab, their networks and the folders they have alone.
+"""The hosts of a lab, their networks and the directories they have alone.
 
 =========== ============================== =========================
 host        networks                       runs
@@ -34,7 +34,7 @@ _CONTROL = (mariadb, rabbitmq, keystone, placement, glance, nova, neutron,
 
 def make(cloud):
     """Make the hosts; what is left of an earlier lab goes first."""
-    cloud.lab = labs.Lab(cloud.name, cloud.folder,
+    cloud.lab = labs.Lab(cloud.name, cloud.directory,
                          networks=NETWORKS).create()
     settings = cloud.settings
     control = ['management']
@@ -43,41 +43,41 @@ def make(cloud):
         control.append('storage')
     host = cloud.lab.add_host('control', control)
     for service in _CONTROL:
-        _private(host, service.FOLDERS)
+        _private(host, service.DIRECTORYS)
     if settings.has_nas:
         host = cloud.lab.add_host('nas', ['storage'])
-        _private(host, gluster.FOLDERS)
+        _private(host, gluster.DIRECTORYS)
     if settings.has_ceph:
         host = cloud.lab.add_host('ceph', ['storage'])
-        _private(host, ceph.FOLDERS)
+        _private(host, ceph.DIRECTORYS)
     for name in settings.hosts:
         host = cloud.lab.add_host(name)
         host.link(INSTANCES).add_bridge(instance_network.BRIDGE)
-        _private(host, nova.FOLDERS)
+        _private(host, nova.DIRECTORYS)
         libvirtd(cloud, name).prepare()
         if settings.tls:
             tls.issue(cloud, host, host.link('migration').address)
     if settings.has_nas:
         for name in ('control', *settings.hosts):
-            _private(cloud.host(name), gluster.CLIENT_FOLDERS)
+            _private(cloud.host(name), gluster.CLIENT_DIRECTORYS)
             if settings.has_cinder:
                 cinder.mount_helper(cloud, cloud.host(name))
     if settings.has_ceph:
         for name in ('control', *settings.hosts):
-            _private(cloud.host(name), ceph.CLIENT_FOLDERS)
+            _private(cloud.host(name), ceph.CLIENT_DIRECTORYS)
     return ', '.join(cloud.host_names)
 
 
-def _private(host, folders):
-    for folder in folders:
-        host.private(folder)
+def _private(host, directories):
+    for directory in directories:
+        host.private(directory)
 
 
 def libvirtd(cloud, name):
     """The Libvirtd of a compute host."""
     kind = cloud.settings.qemus[cloud.settings.hosts.index(name)]
     return Libvirtd(cloud.host(name), cloud.qemu(kind), 'migration',
-                    tls.FOLDER if cloud.settings.tls else None)
+                    tls.DIRECTORY if cloud.settings.tls else None)
 
 
 def limit(cloud):

@@ -66,7 +66,7 @@ def plan(cloud):
     return found
 
 
-def up(name, folder, settings, progress):
+def up(name, directory, settings, progress):
     """Bring a lab up, or complete one that is there with these settings.
 
     :returns: Cloud
@@ -75,10 +75,10 @@ def up(name, folder, settings, progress):
     reason = labs.missing()
     if reason:
         raise errors.LabError(reason)
-    cloud = Cloud(name, folder, settings)
+    cloud = Cloud(name, directory, settings)
     for kind in sorted(set(settings.qemus)):
         _build_qemu(kind)
-    known = settings.load(cloud.folder)
+    known = settings.load(cloud.directory)
     if known == settings and cloud.is_whole():
         cloud.settings = known
         progress.say('lab: is there, looking after its services')
@@ -88,7 +88,7 @@ def up(name, folder, settings, progress):
             cloud.lab.destroy()
         cloud.lab = None
         cloud.empty()
-        settings.save(cloud.folder)
+        settings.save(cloud.directory)
     steps.run(plan(cloud), progress)
     return cloud
 
@@ -115,18 +115,18 @@ def _libvirtd(cloud, name):
 
 def _storage(cloud, name):
     host = cloud.host(name)
-    folder = 'var/lib/nova/instances'
+    directory = 'var/lib/nova/instances'
     if cloud.settings.profile == 'volume':
         # Nova mounts it itself, where a volume needs it
-        folder = 'var/lib/nova/mnt-%s' % name
-    (host.directory / folder).mkdir(exist_ok=True)
+        directory = 'var/lib/nova/mnt-%s' % name
+    (host.directory / directory).mkdir(exist_ok=True)
     if cloud.settings.profile == 'shared':
-        gluster.mount(cloud, host, '/' + folder)
+        gluster.mount(cloud, host, '/' + directory)
 
 
 def _openrc(cloud):
     for name in ('openrc', 'clouds.yaml'):
-        path = cloud.folder / name
+        path = cloud.directory / name
         path.write_text(cloud.render(name))
         path.chmod(0o600)
 

@@ -10,15 +10,14 @@ import dataclasses
 import re
 import sys
 
-from benchmarks import binaries
-from benchmarks import campaign
-from benchmarks.campaign import Task
-from benchmarks.guest.errors import GuestError
+from benchmarks import runner
 from benchmarks.page_cache import cells
 from benchmarks.page_cache import guests
 from benchmarks.page_cache import publish
 from benchmarks.page_cache import summary
 from benchmarks.page_cache import trial
+from benchmarks.runner import Task
+from guests.errors import GuestError
 from lab import client
 from lab import cloud as clouds
 from lab import errors
@@ -26,12 +25,13 @@ from lab import migrations
 from lab import settings
 from lab import steps
 from lab import up
+from testkit import qemus
 
 
 def chosen_cells(given) -> list[cells.Cell]:
     """The cells that are asked for; ValueError says what is wrong."""
-    wanted = campaign.pattern('--only', given.only)
-    variants = campaign.pattern('--variants', given.variants)
+    wanted = runner.pattern('--only', given.only)
+    variants = runner.pattern('--variants', given.variants)
     every = cells.quick() if given.quick else cells.full()
     return [
         dataclasses.replace(cell, variants=chosen)
@@ -41,7 +41,7 @@ def chosen_cells(given) -> list[cells.Cell]:
     ]
 
 
-class PageCache(campaign.Campaign):
+class PageCache(runner.Bench):
     """A guest stays for all runs of its workload and variant, and goes when
     another workload begins.
     """
@@ -50,8 +50,8 @@ class PageCache(campaign.Campaign):
     about = __doc__
     summary = summary
     publish = publish
-    expected = (errors.LabError, GuestError, RuntimeError, OSError,
-                *client.ERRORS)
+    expected = (errors.LabError, GuestError, qemus.QemuNotFound,
+                RuntimeError, OSError, *client.ERRORS)
 
     def __init__(self) -> None:
         self._cloud = None
@@ -76,19 +76,19 @@ class PageCache(campaign.Campaign):
             dataclasses.asdict(workload), dataclasses.asdict(task.variant),
             guests.READ_RATE, guests.WEB_RATE,
             *([guests.DB_RATE] if workload.load == 'db' else []),
-            # folders called after the hash of what is in them
-            binaries.find('patched', None).parents[1].name,
+            # directories called after the hash of what is in them
+            qemus.find('patched', None).parents[1].name,
             guests.GUESTS[workload.guest].image().parent.name]
 
     def prepare(self, given) -> None:
         """Have a lab."""
         clouds.forget_proxies()
-        folder = settings.TOP / 'build' / ('lab-' + given.lab)
+        directory = settings.TOP / 'build' / ('lab-' + given.lab)
         try:
-            self._cloud = clouds.Cloud.load(given.lab, folder)
+            self._cloud = clouds.Cloud.load(given.lab, directory)
         except errors.LabError:
             self._made = not given.keep
-            self._cloud = up.up(given.lab, folder,
+            self._cloud = up.up(given.lab, directory,
                                 settings.Settings('local'), steps.Progress())
         if self._cloud.settings.profile != 'local':
             raise errors.LabError(f'lab {given.lab} is not of profile local')
@@ -149,7 +149,7 @@ class PageCache(campaign.Campaign):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return campaign.main(PageCache(), arguments)
+    return runner.main(PageCache(), arguments)
 
 
 if __name__ == '__main__':

@@ -17,7 +17,7 @@ class Workload:
     """guest: small, the lab's guest without services, or debian.
 
     load: what it does meanwhile: '' nothing, read: the small guest reads its
-    files at a steady rate, web, db: see lab/debian/client.py
+    files at a steady rate, web, db: see guests/debian/client.py
     """
 
     name: str

@@ -18,13 +18,14 @@ from benchmarks.page_cache import series
 from benchmarks.page_cache.cells import AFTER_S
 from benchmarks.page_cache.cells import BEFORE_S
 from benchmarks.page_cache.cells import Workload
+from guests import line
+from guests.debian import client as debian_client
+from guests.debian import image
+from guests.debian import web
+from guests.synthetic import console
 from lab import client
 from lab import guest
 from lab import instances
-from lab.debian import client as debian_client
-from lab.debian import image
-from lab.debian import line
-from lab.debian import web
 from lab.services import instance_network
 
 #: KB/s at which the small guest reads.
@@ -120,21 +121,21 @@ class SmallGuest(Guest):
             instances.boot(cloud, name, kind,
                            instances.Disks.of(cloud.settings)), 600)
         made = cls(cloud, server, workload)
-        guest.ready(made.console(), 600)
+        console.ready(made.console(), 600)
         return made
 
     def begin(self) -> None:
         self._before: list = []
         if not self._workload.load:
             return
-        guest.ask(self.console(), 'start read readrate=%d' % READ_RATE)
+        console.ask(self.console(), 'start read readrate=%d' % READ_RATE)
         listener = arrival.Listener(self.console())
         time.sleep(BEFORE_S)
         listener.close()
         self._before = listener.reports
 
     def drop(self) -> None:
-        guest.ask(self.console(), 'drop')
+        console.ask(self.console(), 'drop')
 
     def arrived(self, seen: arrival.Arrival) -> list[series.Point]:
         if not self._workload.load or seen.listener is None:
@@ -145,10 +146,10 @@ class SmallGuest(Guest):
                 *series.of_reports(seen.listener.reports, seen.resumed)]
 
     def verify(self) -> tuple[int, int]:
-        console = self.console()
+        terminal = self.console()
         if self._workload.load:
-            guest.ask(console, 'stop')
-        return guest.verify(console)[:2]
+            console.ask(terminal, 'stop')
+        return console.verify(terminal)[:2]
 
 
 class DebianGuest(Guest):

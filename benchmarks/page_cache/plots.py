@@ -35,7 +35,7 @@ def _panel(panel, name: str, variant: dict, load: str, color: str) -> None:
     panel.set_xlim(right=AFTER_S)
 
 
-def draw(report: dict, folder: Path, name: str) -> list[tuple[Path, str]]:
+def draw(report: dict, directory: Path, name: str) -> list[tuple[Path, str]]:
     """Write an SVG for each cell with a load; (file, what it shows)."""
     # Takes half a second to import, so not at the top.
     import matplotlib
@@ -62,7 +62,7 @@ def draw(report: dict, folder: Path, name: str) -> list[tuple[Path, str]]:
             's since the guest resumed; dotted: when it was asked for')
         picture.suptitle(title)
         picture.tight_layout()
-        path = folder / '{}-{}.svg'.format(
+        path = directory / '{}-{}.svg'.format(
             name, re.sub(r'\W+', '-', title.lower()))
         picture.savefig(path, metadata={'Date': None})
         pyplot.close(picture)

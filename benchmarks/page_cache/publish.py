@@ -28,7 +28,7 @@ _LISTER = ['guest', 'Mbit/s', 'migration', 's/GB', 'processor, s/GB',
            'listed', '<= 0.25', '>= 0.95']
 
 
-def _verdict(outcome: dict | None) -> str:
+def _goal_text(outcome: dict | None) -> str:
     if outcome is None:
         return _MISSING
     return 'yes' if outcome['reached'] else 'no'
@@ -55,7 +55,7 @@ def _row(cell: dict, name: str, variant: dict) -> list[str]:
         rst.show(compared.get('memory_ratio'), 2),
         rst.show(variant['disk_bytes'], 0, 1e-6),
         rst.show(variant['downtime_ms'], 0), rst.show(variant['recovery'], 2),
-        _verdict(goals.get('never slower')), _verdict(goals.get('no dip')),
+        _goal_text(goals.get('never slower')), _goal_text(goals.get('no dip')),
         _published(cell, name)]
 
 
@@ -75,7 +75,8 @@ def lister_table(report: dict) -> str:
          rst.show(variant['lister_s_per_gb'], 3),
          rst.show(variant['lister_cpu_s_per_gb'], 3),
          rst.show(variant['coverage'], 3),
-         _verdict(goals.get('lister time')), _verdict(goals.get('coverage'))]
+         _goal_text(goals.get('lister time')),
+         _goal_text(goals.get('coverage'))]
         for cell in report['cells']
         for name, variant in cell['variants'].items()
         if variant['coverage']
@@ -112,15 +113,16 @@ def text(report: dict) -> str:
     return '\n\n'.join(parts)
 
 
-def write(report: dict, folder: Path) -> None:
-    """Files called page-cache* in folder, which is made.
+def write(report: dict, directory: Path) -> None:
+    """Files called page-cache* in directory, which is made.
 
-    The .inc files are for a document in the folder above.
+    The .inc files are for a document in the directory above.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
 
     def put(name: str, content: str) -> None:
-        (folder / name).write_text(content.rstrip() + '\n', encoding='utf-8')
+        (directory / name).write_text(content.rstrip() + '\n',
+                                      encoding='utf-8')
 
     put(f'{NAME}.json', json.dumps(report, indent=1))
     put(f'{NAME}-made.inc', rst.made(report, summary.failures(report), []))
@@ -131,7 +133,7 @@ def write(report: dict, folder: Path) -> None:
     if '[#stock]_' in parts[0]:
         parts.append('.. [#stock] The planner chose an ordinary migration.')
     put(f'{NAME}-main.inc', '\n\n'.join(parts))
-    drawn = plots.draw(report, folder, NAME)
+    drawn = plots.draw(report, directory, NAME)
     put(f'{NAME}-series.inc', '\n\n'.join(
-        f'.. image:: {folder.name}/{path.name}\n   :alt: {title}'
+        f'.. image:: {directory.name}/{path.name}\n   :alt: {title}'
         for path, title in drawn) or 'Not measured.')

@@ -11,11 +11,11 @@ should have begun then}.
 import bisect
 import math
 
-from benchmarks.guest.report import GuestReport
 from benchmarks.page_cache.cells import AFTER_S
 from benchmarks.page_cache.cells import BEFORE_S
 from benchmarks.page_cache.cells import FIRST_S
-from lab.debian import web
+from guests.debian import web
+from guests.synthetic.report import GuestReport
 
 #: Seconds by which a guest may be seen to run too late.
 _LATE_S = 1.0
@@ -44,7 +44,7 @@ def of_reports(reports: list[tuple[float, GuestReport]],
 def of_windows(windows, resumed: float) -> list[Point]:
     """Points of the load in the Debian guest.
 
-    :param windows: lab.debian.client.Window
+    :param windows: guests.debian.client.Window
     :param resumed: guest's time
     """
     return [_point(one.end - resumed, one.throughput, one.p50 or None,

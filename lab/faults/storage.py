@@ -65,22 +65,22 @@ class ReadErrors(Fault):
 class DiskFull(Fault):
     """The destination cannot write files.
 
-    A file system that is full is mounted over the folders it writes to.
+    A file system that is full is mounted over the directories it writes to.
     """
 
     def strike(self, scene):
-        for folder in self._folders(scene):
+        for directory in self._directories(scene):
             # an inode for its root alone, and no byte
             scene.destination.run([
                 'mount', '-t', 'tmpfs', '-o', 'size=4k,nr_inodes=1', 'full',
-                folder])
+                directory])
         return ''
 
     def mend(self, scene):
-        for folder in self._folders(scene):
-            scene.destination.run(['umount', '--lazy', folder], check=False)
+        for directory in self._directories(scene):
+            scene.destination.run(['umount', '--lazy', directory], check=False)
 
-    def _folders(self, scene):
+    def _directories(self, scene):
         local = scene.cloud.settings.profile == 'local'
         return [*_FULL, *([_INSTANCES] if local else [])]
 

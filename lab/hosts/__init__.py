@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts on one machine, made of namespaces.
 
-A host has a network, a hostname and some folders of its own; the kernel,
+A host has a network, a hostname and some directories of its own; the kernel,
 the packages and all other files are the machine's.  Several labs, each
 with its hosts, exist at once; everything one of them is made of is named
 after it::
@@ -18,8 +18,8 @@ after it::
 
 A lab stays until destroy(), also beyond the program, which finds it
 again with Lab.load('demo').  destroy() ends every process of the hosts,
-started by whomever, and leaves nothing but the lab's folder.  A lab made
-with ephemeral=True has a folder that goes with it, and is destroyed when
+started by whomever, and leaves nothing but the lab's directory.  A lab made
+with ephemeral=True has a directory that goes with it, and is destroyed when
 the program that made it ends, however that happens.
 
 Needs root, and the commands ip, mount, nsenter and unshare.

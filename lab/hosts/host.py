@@ -21,7 +21,7 @@ class Host:
     """See Lab.add_host.
 
     :ivar directory: Path, keeps what the host has for itself: the file
-        or folder /a/b of the host is a/b in here
+        or directory /a/b of the host is a/b in here
     :ivar root: Path of the host's root as the machine sees it
     """
 
@@ -113,9 +113,9 @@ class Host:
         return pathlib.Path('/proc/%d/root' % self._anchor.pid)
 
     def private(self, path):
-        """Give the host a folder of its own at path, return where it is.
+        """Give the host a directory of its own at path, return where it is.
 
-        It is a folder under directory, empty at first and mounted over
+        It is a directory under directory, empty at first and mounted over
         the machine's.
         """
         ours = self.directory / str(path).lstrip('/')
@@ -124,12 +124,12 @@ class Host:
         return ours
 
     def bind(self, source, target):
-        """Mount source, a file or folder of the machine, over target.
+        """Mount source, a file or directory of the machine, over target.
 
-        A target that does not exist is made as a folder of the machine,
+        A target that does not exist is made as a directory of the machine,
         for as long as the lab exists.
         """
-        state.claim_folder(self.lab.name, pathlib.Path(target))
+        state.claim_directory(self.lab.name, pathlib.Path(target))
         self.run(['mount', '--bind', source, target])
 
     # Programs
@@ -137,7 +137,7 @@ class Host:
     def command(self, argv, cwd='/'):
         """Return argv preceded by what makes it run in this host."""
         here = '/proc/%d/ns/' % self._anchor.pid
-        # -W: the folder as the host sees it
+        # -W: the directory as the host sees it
         return ['nsenter', '--net=' + self._netns_file,
                 '--mount=' + here + 'mnt', '--uts=' + here + 'uts',
                 '--wdns=%s' % cwd, '--', *map(str, argv)]

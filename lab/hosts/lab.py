@@ -184,7 +184,7 @@ class Lab:
             if self.ephemeral and self.directory is not None:
                 shutil.rmtree(self.directory, ignore_errors=True)
             state.remove(self.name)
-            state.release_folders(self.name)
+            state.release_directories(self.name)
         self.hosts.clear()
         if self._guard is not None:
             self._guard.stdin.close()

@@ -112,9 +112,9 @@ class Link:
 
     def carried(self):
         """Return (bytes sent, bytes received) by the host so far."""
-        folder = pathlib.Path('/sys/class/net', self._outer, 'statistics')
+        directory = pathlib.Path('/sys/class/net', self._outer, 'statistics')
         # what comes in at the outer end was sent by the host
-        return tuple(int((folder / name).read_text())
+        return tuple(int((directory / name).read_text())
                      for name in ('rx_bytes', 'tx_bytes'))
 
     def up(self, up=True):

@@ -10,8 +10,8 @@
                        "anchor": [PID, START]}}}
 
 /run/nova-dedup-lab/LAB/HOST.NAME.pid: "PID START" of a process.
-/run/nova-dedup-lab/folders.json: folders that were made on the machine only
-to have something to mount over, and which labs do so::
+/run/nova-dedup-lab/directories.json: directories that were made on the
+machine only to have something to mount over, and which labs do so::
 
     {"/run/libvirt": ["demo"]}
 
@@ -73,15 +73,15 @@ def load_process(lab, host, name):
         return None
 
 
-def claim_folder(lab, folder):
-    """Make a folder of the machine, as it is needed to mount over.
+def claim_directory(lab, directory):
+    """Make a directory of the machine, as it is needed to mount over.
 
     It stays while a lab has claimed it: to remove it would end what is
     mounted there in the namespaces of all labs.
     """
     with lock():
         claims = _claims()
-        for each in (*reversed(folder.parents), folder):
+        for each in (*reversed(directory.parents), directory):
             if not each.exists():
                 claims[str(each)] = [lab]
                 _save_claims(claims)
@@ -91,19 +91,19 @@ def claim_folder(lab, folder):
         _save_claims(claims)
 
 
-def release_folders(lab):
+def release_directories(lab):
     """Remove what this lab was the last one to claim.
 
     The caller holds the lock.
     """
     claims = _claims()
-    for folder in sorted(claims, reverse=True):
-        if lab in claims[folder]:
-            claims[folder].remove(lab)
-        if not claims[folder]:
-            del claims[folder]
+    for directory in sorted(claims, reverse=True):
+        if lab in claims[directory]:
+            claims[directory].remove(lab)
+        if not claims[directory]:
+            del claims[directory]
             try:
-                os.rmdir(folder)
+                os.rmdir(directory)
             except OSError:
                 # it is used by others than labs, by now
                 continue
@@ -112,13 +112,13 @@ def release_folders(lab):
 
 def _claims():
     try:
-        return json.loads((ROOT / 'folders.json').read_text())
+        return json.loads((ROOT / 'directories.json').read_text())
     except FileNotFoundError:
         return {}
 
 
 def _save_claims(claims):
-    _replace(ROOT / 'folders.json', json.dumps(claims, indent=1))
+    _replace(ROOT / 'directories.json', json.dumps(claims, indent=1))
 
 
 def process_names(lab, host):

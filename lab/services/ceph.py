@@ -10,8 +10,8 @@ import uuid
 from lab import errors
 from lab.steps import Step
 
-FOLDERS = ('/etc/ceph', '/var/lib/ceph', '/run/ceph')
-CLIENT_FOLDERS = ('/etc/ceph',)
+DIRECTORYS = ('/etc/ceph', '/var/lib/ceph', '/run/ceph')
+CLIENT_DIRECTORYS = ('/etc/ceph',)
 POOLS = ('images', 'vms', 'volumes')
 _MON = '/var/lib/ceph/mon/ceph-a'
 _OSD = '/var/lib/ceph/osd/ceph-0'
@@ -96,9 +96,9 @@ def _make_monitor(cloud):
 
 def _make_disk(cloud):
     host = cloud.host('ceph')
-    folder = host.directory / _OSD.lstrip('/')
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    directory = host.directory / _OSD.lstrip('/')
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
     name = str(uuid.uuid4())
     _run(cloud, 'ceph', 'osd', 'new', name, '0')
     _run(cloud, 'ceph-osd', '-i', '0', '--mkfs', '--osd-uuid', name)

@@ -13,7 +13,7 @@ from lab.services import wsgi
 from lab.steps import Step
 
 NAME = 'cinder'
-FOLDERS = ('/etc/cinder', '/var/lib/cinder')
+DIRECTORYS = ('/etc/cinder', '/var/lib/cinder')
 #: Where mount(8) looks for its helpers, in this order.
 _MOUNT = pathlib.Path('/sbin/mount.nfs')
 _MORE_MOUNTS = '/sbin/fs.d'
@@ -48,12 +48,12 @@ def mount_helper(cloud, host):
 
 def configure(cloud):
     host = cloud.control
-    folder = host.directory / 'etc/cinder'
+    directory = host.directory / 'etc/cinder'
     cloud.configure(host, '/etc/cinder/cinder.conf', 'cinder.conf')
-    (folder / 'nfs_shares').write_text('nas:/nas\n')
+    (directory / 'nfs_shares').write_text('nas:/nas\n')
     for name in ('api-paste.ini', 'resource_filters.json',
                  'rootwrap.conf'):
-        shutil.copy(cloud.data('cinder/' + name), folder)
+        shutil.copy(cloud.data('cinder/' + name), directory)
     for name in ('locks', 'mnt', 'conversion'):
         (host.directory / 'var/lib/cinder' / name).mkdir(exist_ok=True)
 

@@ -2,7 +2,7 @@
 """MariaDB, and the empty databases of all services in it.
 
 Making these takes most of the time of a first start, and they depend on
-nothing but the versions installed: MariaDB's folder with all of them is
+nothing but the versions installed: MariaDB's directory with all of them is
 kept in the cache and copied from there the next time.  What tells of one
 lab, such as passwords and endpoints, is added later.
 """
@@ -11,8 +11,8 @@ import functools
 import re
 import subprocess
 
-from benchmarks.guest import cache
-from benchmarks.guest.errors import run
+from guests import cache
+from guests.errors import run
 from lab import errors
 from lab.services import mariadb
 from lab.steps import Step
@@ -44,7 +44,7 @@ def steps(cloud, services):
 
 
 def _name(cloud, names):
-    """Name of the folder in the cache."""
+    """Name of the directory in the cache."""
     versions = subprocess.run(
         ['mariadbd', '--version'], capture_output=True, text=True,
         timeout=30, check=False).stdout
@@ -58,7 +58,7 @@ def _start(cloud, name):
     def create():
         if kept.exists():
             run(['cp', '-a', '--sparse=always', '%s/.' % kept,
-                 mariadb.folder(cloud)])
+                 mariadb.directory(cloud)])
             cloud.once(_RESTORED, lambda: None)
         else:
             mariadb.create(cloud)
@@ -92,6 +92,6 @@ def _copy(cloud, name):
     if process.is_alive():
         raise errors.LabError('MariaDB does not end')
     cache.entry('databases', name, lambda work: run(
-        ['cp', '-a', '--sparse=always', mariadb.folder(cloud),
+        ['cp', '-a', '--sparse=always', mariadb.directory(cloud),
          work / 'mysql']))
     mariadb.start(cloud)

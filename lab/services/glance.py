@@ -8,7 +8,7 @@ from lab.services import wsgi
 from lab.steps import Step
 
 NAME = 'glance'
-FOLDERS = ('/etc/glance', '/var/lib/glance')
+DIRECTORYS = ('/etc/glance', '/var/lib/glance')
 
 
 def steps(cloud):

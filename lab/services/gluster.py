@@ -11,14 +11,14 @@ from lab import errors
 from lab.services.mariadb import listens
 from lab.steps import Step
 
-#: Folders of the NAS.
-FOLDERS = ('/var/lib/glusterd', '/var/log/glusterfs', '/run/gluster',
+#: Directorys of the NAS.
+DIRECTORYS = ('/var/lib/glusterd', '/var/log/glusterfs', '/run/gluster',
            '/srv/nas')
-#: Folders of a host that mounts it.
-CLIENT_FOLDERS = ('/var/log/glusterfs', '/run/gluster')
+#: Directorys of a host that mounts it.
+CLIENT_DIRECTORYS = ('/var/log/glusterfs', '/run/gluster')
 VOLUME = 'nas'
 _BRICK = '/srv/nas/brick'
-#: In a folder of the NAS's own, or two labs would share the usual one.
+#: In a directory of the NAS's own, or two labs would share the usual one.
 _SOCKET = '/run/gluster/glusterd.socket'
 _PORT = 24007
 # No cache but the guest's own, none that hides what the other host wrote.
@@ -79,28 +79,28 @@ def fail_reads(cloud, host, wanted):
              '100' if wanted else '0')
 
 
-def mount(cloud, host, folder):
-    """Mount the NAS over a folder of a host, unless it is.
+def mount(cloud, host, directory):
+    """Mount the NAS over a directory of a host, unless it is.
 
     :raises LabError: it cannot be mounted
     """
-    name = 'glusterfs' + str(folder).replace('/', '-')
-    if is_mounted(host, folder):
+    name = 'glusterfs' + str(directory).replace('/', '-')
+    if is_mounted(host, directory):
         return
     cloud.start(host, name, [
         'glusterfs', '--no-daemon', '--process-name', 'fuse',
         '--volfile-server=nas', '--volfile-id=' + VOLUME,
-        '--log-file=/var/log/glusterfs/%s.log' % name, folder])
+        '--log-file=/var/log/glusterfs/%s.log' % name, directory])
     try:
         cloud.wait(host, name,
-                   functools.partial(is_mounted, host, folder), 30)
+                   functools.partial(is_mounted, host, directory), 30)
     except errors.LabError as error:
         error.log = host.directory / ('var/log/glusterfs/%s.log' % name)
         raise
 
 
-def is_mounted(host, folder):
+def is_mounted(host, directory):
     """Whether the NAS is mounted there and answers."""
-    done = host.run(['stat', '--file-system', '--format=%T', folder],
+    done = host.run(['stat', '--file-system', '--format=%T', directory],
                     timeout=20, check=False)
     return done.returncode == 0 and 'fuse' in done.stdout

@@ -11,7 +11,7 @@ from lab.services import wsgi
 from lab.steps import Step
 
 NAME = 'keystone'
-FOLDERS = ('/etc/keystone',)
+DIRECTORYS = ('/etc/keystone',)
 #: User and name -> type of the service.
 SERVICES = {'placement': 'placement', 'glance': 'image', 'nova': 'compute',
             'neutron': 'network', 'cinder': 'volume'}
@@ -42,14 +42,14 @@ def schema(cloud):
     _manage(cloud, 'db_sync')
 
 
-def _keys(folder):
+def _keys(directory):
     """Make a repository of keys, as keystone-manage fernet_setup does.
 
     That takes seconds, as everything that loads Keystone.
     """
-    folder.mkdir(mode=0o700, exist_ok=True)
+    directory.mkdir(mode=0o700, exist_ok=True)
     for number in ('0', '1'):
-        key = folder / number
+        key = directory / number
         key.touch(mode=0o600)
         key.write_bytes(fernet.Fernet.generate_key())
 

@@ -6,7 +6,7 @@
     daemon.start()
     libvirt.open(daemon.uri)
 
-Domains that name no emulator get the one of that folder, because it
+Domains that name no emulator get the one of that directory, because it
 comes first in libvirtd's PATH; qemu-img is taken from there as well.  The
 firmware is looked for in ../share/qemu.  The guests outlive stop().
 """
@@ -51,7 +51,7 @@ stdio_handler = "file"
 '''
 
 _TLS_CONF = '''\
-migrate_tls_x509_cert_dir = "%(folder)s"
+migrate_tls_x509_cert_dir = "%(directory)s"
 migrate_tls_x509_verify = 1
 '''
 
@@ -66,10 +66,10 @@ class Libvirtd:
     """A libvirtd.
 
     :param host: lab.hosts.host.Host
-    :param qemu: folder of qemu-system-x86_64 and qemu-img
+    :param qemu: directory of qemu-system-x86_64 and qemu-img
     :param network: name of the host's network that it listens on and
         that migrations take, default the first
-    :param certificates: folder, as the host sees it, of the certificates
+    :param certificates: directory, as the host sees it, of the certificates
         for migrations with VIR_MIGRATE_TLS, default none
     """
 
@@ -101,18 +101,18 @@ class Libvirtd:
         return self.host.root / 'run/libvirt/libvirt-sock'
 
     def prepare(self):
-        """Give the host its folders and configuration; once a host."""
+        """Give the host its directories and configuration; once a host."""
         for path in PRIVATE:
             self.host.private(path)
         self._add_accounts()
         values = {'address': self._address, 'uuid': uuid.uuid5(
             uuid.NAMESPACE_OID, self.host.netns)}
-        folder = self.host.directory / 'etc/libvirt'
-        (folder / 'libvirtd.conf').write_text(_LIBVIRTD_CONF % values)
+        directory = self.host.directory / 'etc/libvirt'
+        (directory / 'libvirtd.conf').write_text(_LIBVIRTD_CONF % values)
         text = _QEMU_CONF % values
         if self._certificates is not None:
-            text += _TLS_CONF % {'folder': self._certificates}
-        (folder / 'qemu.conf').write_text(text)
+            text += _TLS_CONF % {'directory': self._certificates}
+        (directory / 'qemu.conf').write_text(text)
 
     def _add_accounts(self):
         groups = {each.gr_name for each in grp.getgrall()}

@@ -4,19 +4,19 @@
 import functools
 import socket
 
-FOLDERS = ('/var/lib/mysql', '/etc/mysql')
+DIRECTORYS = ('/var/lib/mysql', '/etc/mysql')
 DATABASES = ('keystone', 'placement', 'glance', 'nova_api', 'nova_cell0',
              'nova_cell1', 'neutron', 'cinder')
 PORT = 3306
 
 
-def folder(cloud):
-    """Path of its folder as the machine sees it."""
+def directory(cloud):
+    """Path of its directory as the machine sees it."""
     return cloud.control.directory / 'var/lib/mysql'
 
 
 def create(cloud):
-    """Fill its folder."""
+    """Fill its directory."""
     cloud.execute(
         cloud.control, 'mariadb-install-db',
         ['mariadb-install-db', '--no-defaults', '--user=root',

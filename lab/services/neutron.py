@@ -12,7 +12,7 @@ from lab.services import wsgi
 from lab.steps import Step
 
 NAME = 'neutron'
-FOLDERS = ('/etc/neutron', '/var/lib/neutron')
+DIRECTORYS = ('/etc/neutron', '/var/lib/neutron')
 _ML2 = '/etc/neutron/plugins/ml2/ml2_conf.ini'
 
 

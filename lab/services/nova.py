@@ -9,7 +9,7 @@ from lab.services import wsgi
 from lab.steps import Step
 
 NAME = 'nova'
-FOLDERS = ('/etc/nova', '/var/lib/nova')
+DIRECTORYS = ('/etc/nova', '/var/lib/nova')
 DRIVERS = {'dedup': 'dedup_migrate.DedupMigrateLibvirtDriver',
            'stock': 'libvirt.LibvirtDriver'}
 AGENT = 'nova-dedup-migrate-agent'
@@ -96,8 +96,8 @@ def _compute(cloud, name, driver):
     host = cloud.host(name)
     cloud.configure(host, '/etc/nova/nova.conf', 'nova.conf',
                     driver=DRIVERS[driver])
-    for folder in ('locks', 'instances'):
-        (host.directory / 'var/lib/nova' / folder).mkdir(exist_ok=True)
+    for directory in ('locks', 'instances'):
+        (host.directory / 'var/lib/nova' / directory).mkdir(exist_ok=True)
     start_compute(cloud, name)
     return 'started, driver %s' % DRIVERS[driver]
 

@@ -7,7 +7,7 @@ from lab.services import wsgi
 from lab.steps import Step
 
 NAME = 'placement'
-FOLDERS = ('/etc/placement',)
+DIRECTORYS = ('/etc/placement',)
 
 
 def steps(cloud):

@@ -31,7 +31,7 @@ def _make(cloud):
 
 
 def _run(cloud, *argv):
-    log = cloud.folder / 'python.log'
+    log = cloud.directory / 'python.log'
     with log.open('ab') as out:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=out,
                               stderr=out, cwd=TOP, timeout=300, check=False)
@@ -40,20 +40,20 @@ def _run(cloud, *argv):
             argv[0], done.returncode), log)
 
 
-def _declare(folder):
+def _declare(directory):
     """Write what an installed package of the lab's plugins would have.
 
     OpenStack finds plugins by entry points alone.
     """
-    folder.mkdir()
-    (folder / 'METADATA').write_text(
+    directory.mkdir()
+    (directory / 'METADATA').write_text(
         'Metadata-Version: 2.1\nName: lab\nVersion: 0\n')
-    (folder / 'entry_points.txt').write_text(_ENTRY_POINTS)
+    (directory / 'entry_points.txt').write_text(_ENTRY_POINTS)
 
 
 def _create(cloud):
     place = cloud.python.parents[1]
-    (cloud.folder / 'environment').write_text(
+    (cloud.directory / 'environment').write_text(
         '%s\n' % cloud.environment)
     shutil.rmtree(place, ignore_errors=True)
     _run(cloud, sys.executable, '-m', 'venv', '--without-pip', place)

@@ -6,9 +6,9 @@ import functools
 from lab.services.mariadb import listens
 from lab.steps import Step
 
-FOLDERS = ('/var/lib/rabbitmq', '/etc/rabbitmq')
+DIRECTORYS = ('/var/lib/rabbitmq', '/etc/rabbitmq')
 PORT = 5672
-# Debian's command changes to a user who may not enter the lab's folder.
+# Debian's command changes to a user who may not enter the lab's directory.
 _PROGRAM = '/usr/lib/rabbitmq/bin/rabbitmq-server'
 _ENVIRONMENT = {
     'HOME': '/var/lib/rabbitmq',

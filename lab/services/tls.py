@@ -2,16 +2,16 @@
 """Certificates with which the QEMUs of the lab trust each other.
 
 One authority for the lab, and for each compute host a certificate that is
-both a server's and a client's, in the folder and with the names that
+both a server's and a client's, in the directory and with the names that
 libvirt's migrate_tls_x509_cert_dir wants.
 """
 
 import shutil
 
-from benchmarks.guest.errors import run
+from guests.errors import run
 
 #: As the compute hosts see it; /etc/libvirt is theirs alone.
-FOLDER = '/etc/libvirt/migration-tls'
+DIRECTORY = '/etc/libvirt/migration-tls'
 _KEY = ('-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes')
 _DAYS = '30'
 
@@ -23,28 +23,29 @@ def issue(cloud, host, address):
     :raises BuildError: openssl is missing or fails
     """
     authority = _authority(cloud)
-    folder = host.directory / FOLDER.lstrip('/')
-    folder.mkdir(parents=True, exist_ok=True)
-    certificate, key = folder / 'server-cert.pem', folder / 'server-key.pem'
+    directory = host.directory / DIRECTORY.lstrip('/')
+    directory.mkdir(parents=True, exist_ok=True)
+    certificate = directory / 'server-cert.pem'
+    key = directory / 'server-key.pem'
     _request('/CN=' + host.name, certificate, key, {
         'subjectAltName': 'IP:%s,DNS:%s' % (address, host.name),
         'keyUsage': 'critical,digitalSignature',
         'extendedKeyUsage': 'serverAuth,clientAuth'},
         '-CA', authority / 'cert.pem', '-CAkey', authority / 'key.pem')
-    shutil.copy(authority / 'cert.pem', folder / 'ca-cert.pem')
-    shutil.copy(certificate, folder / 'client-cert.pem')
-    shutil.copy(key, folder / 'client-key.pem')
+    shutil.copy(authority / 'cert.pem', directory / 'ca-cert.pem')
+    shutil.copy(certificate, directory / 'client-cert.pem')
+    shutil.copy(key, directory / 'client-key.pem')
 
 
 def _authority(cloud):
-    folder = cloud.folder / 'authority'
-    if not folder.exists():
-        folder.mkdir(mode=0o700)
-        _request('/CN=lab ' + cloud.name, folder / 'cert.pem',
-                 folder / 'key.pem', {
+    directory = cloud.directory / 'authority'
+    if not directory.exists():
+        directory.mkdir(mode=0o700)
+        _request('/CN=lab ' + cloud.name, directory / 'cert.pem',
+                 directory / 'key.pem', {
                      'basicConstraints': 'critical,CA:TRUE',
                      'keyUsage': 'critical,keyCertSign'})
-    return folder
+    return directory
 
 
 def _request(subject, certificate, key, extensions, *more):

@@ -5,8 +5,8 @@ import logging
 import time
 
 from nova_dedup_migrate import deadline
-from nova_dedup_migrate.agent import hanging
-from nova_dedup_migrate.agent.identity import answer
+from nova_dedup_migrate.identity import answer
+from nova_dedup_migrate.images import hanging
 from nova_dedup_migrate.rpc import objects
 
 LOG = logging.getLogger(__name__)

@@ -7,9 +7,9 @@ import os
 import threading
 import time
 
-from nova_dedup_migrate.agent import access
-from nova_dedup_migrate.agent import paths
-from nova_dedup_migrate.agent import rbd
+from nova_dedup_migrate.images import access
+from nova_dedup_migrate.images import paths
+from nova_dedup_migrate.images import rbd
 
 LOG = logging.getLogger(__name__)
 

@@ -169,7 +169,8 @@ def _plan(report: reports.Report) -> str:
     return '\n'.join(report.plan.explanation + (
         'Predicted time: ' + units.band(expected.time, units.duration),
         'Predicted bytes: ' + units.band(expected.bytes, units.size),
-        'Predicted downtime: ' + units.band(expected.downtime, units.pause)))
+        'Predicted downtime: ' + units.band(expected.downtime,
+                                            units.milliseconds)))
 
 
 def _paths(paths: Mapping[str, int],

@@ -16,7 +16,6 @@ import threading
 
 import libvirt
 from nova import exception
-import nova.conf
 from nova.virt.libvirt import driver
 from oslo_log import log as logging
 
@@ -26,7 +25,6 @@ from nova_dedup_migrate.compute import monitored_guest
 from nova_dedup_migrate.compute import page_cache
 from nova_dedup_migrate.operations import operation as operations
 
-CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
 
 
@@ -81,10 +79,10 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
             return super().pre_live_migration(context, instance, *args,
                                               **kwargs)
         with destination.preparing(instance):
-            destination.require_wanted(context, instance, CONF.host)
+            self.dedup.require_wanted(context, instance)
             result = super().pre_live_migration(context, instance, *args,
                                                 **kwargs)
-            destination.require_wanted(context, instance, CONF.host)
+            self.dedup.require_wanted(context, instance)
             return result
 
     def rollback_live_migration_at_destination(self, context, instance,

@@ -50,6 +50,11 @@ class ManagerPort:
     def _manager(self) -> typing.Any:
         return self._driver.virtapi._compute
 
+    @property
+    def host(self) -> str:
+        """Name of this host."""
+        return self._manager.host
+
     # Reading
 
     @staticmethod

@@ -22,6 +22,7 @@ from nova.virt import event as virtevent
 from oslo_log import log as logging
 
 from nova_dedup_migrate.compute import actions
+from nova_dedup_migrate.compute import destination
 from nova_dedup_migrate.compute import facts_collector
 from nova_dedup_migrate.compute import guests
 from nova_dedup_migrate.compute import manager as compute_manager
@@ -32,7 +33,6 @@ from nova_dedup_migrate.compute import strategy
 from nova_dedup_migrate.compute import waiting
 from nova_dedup_migrate.conf import dedup_migrate as options
 from nova_dedup_migrate.flows import live_migration
-from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.hypervisor import tracking
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.operations import session as compute_session
@@ -42,7 +42,6 @@ from nova_dedup_migrate.recovery import owners as ownership
 from nova_dedup_migrate.reports import links
 from nova_dedup_migrate.reports import notify
 from nova_dedup_migrate.rpc import api
-from nova_dedup_migrate.rpc import transport
 
 CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
@@ -84,8 +83,7 @@ class LiveMigrations:
     def _agents(self) -> api.AgentAPI:
         # not before the first migration: a bus that is down must not
         # keep nova-compute from starting
-        return api.AgentAPI(transport.get_transport(CONF),
-                            self._conf.rpc_timeout)
+        return api.AgentAPI.from_conf(CONF)
 
     @functools.cached_property
     def _store(self) -> store.OperationStore:
@@ -225,7 +223,8 @@ class LiveMigrations:
         asked, source = self._strategy(instance)
         return operations.Operation(operations.Durable(
             migration_uuid, operations.LIVE_MIGRATION, instance.uuid,
-            CONF.host, destination, asked, source, data=data), self._save)
+            instance.host, destination, asked, source, data=data),
+            self._save)
 
     def request(self, context: nova_context.RequestContext,
                 instance: objects.Instance,
@@ -235,7 +234,8 @@ class LiveMigrations:
         Whatever is lost from now on, this host can roll it back.
         """
         try:
-            migration = self._manager.requested(instance.uuid, CONF.host)
+            migration = self._manager.requested(instance.uuid,
+                                                instance.host)
             if migration is None:
                 return
             operation = self._operation(
@@ -351,6 +351,14 @@ class LiveMigrations:
                          'migration': migrate_data.migration.uuid},
                          instance=instance)
 
+    def require_wanted(self, context: nova_context.RequestContext,
+                       instance: objects.Instance) -> None:
+        """Raise unless a migration to this host is being prepared.
+
+        :raises MigrationError:
+        """
+        destination.require_wanted(context, instance, self._manager.host)
+
     def await_libvirt(self, instance: objects.Instance) -> None:
         """Wait for a libvirtd that has just ended."""
         waiting.await_libvirt(functools.partial(
@@ -393,21 +401,9 @@ class LiveMigrations:
             collect_incoming=functools.partial(
                 self._agents.incoming, context, operation.destination,
                 instance.uuid, operation.migration_uuid),
-            reason_for_stock=self._reason_for_stock(operation, guest),
+            reason_for_stock=facts_collector.obstacle(
+                self._conf, operation.strategy, operation.strategy_source,
+                lambda: guest),
             asker=page_cache.asker(self._conf, guest),
             list_limit=self._conf.page_cache_time,
             interval=self._conf.watch_interval)
-
-    @staticmethod
-    def _reason_for_stock(operation: operations.Operation,
-                          guest: guests.InstanceGuest) -> str:
-        """Return why no facts are needed, '' if they are."""
-        if operation.strategy == 'off':
-            return 'switched off by %s' % operation.strategy_source
-        try:
-            if guest.is_patched():
-                return ''
-        except hypervisor_errors.HypervisorError as error:
-            return 'the QEMU of the instance does not answer: %s' % error
-        return ('the QEMU of the instance cannot leave out pages; restart '
-                'the instance with the patched QEMU')

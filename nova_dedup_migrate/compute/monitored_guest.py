@@ -65,6 +65,7 @@ class MonitoredGuest:
         info = self._job_info()
         if info.type == libvirt.VIR_DOMAIN_JOB_UNBOUNDED:
             self._session.see_job(self._guest)
+            self._session.operation.data_remaining = info.data_remaining
         latest = self._session.operation.latest
         source = (latest.dedup.source if latest is not None
                   and latest.dedup is not None else None)

@@ -110,10 +110,9 @@ class Observer:
             return dataclasses.replace(at, instance=rules.GONE)
         migration, newest = self._manager.migration(durable.id,
                                                     durable.subject)
+        destination = self._manager.destination(durable, migration)
         where = (rules.AT_SOURCE if instance.host == durable.source
-                 else rules.AT_DESTINATION
-                 if instance.host == self._manager.destination(
-                     durable, migration)
+                 else rules.AT_DESTINATION if instance.host == destination
                  else rules.ELSEWHERE)
         status = migration.status if migration is not None else ''
         patience = (REQUEST_S if status == 'accepted' or not loaded

@@ -28,6 +28,14 @@ _ARRIVING = (
     (libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_POSTCOPY),
     (libvirt.VIR_DOMAIN_RUNNING,
      libvirt.VIR_DOMAIN_RUNNING_POSTCOPY_FAILED))
+#: States of the source of a migration that has switched to post-copy.
+#: A destination whose guest was paused has them, too.
+_HANDED_OVER = (
+    (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY),
+    (libvirt.VIR_DOMAIN_PAUSED,
+     libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED))
+_STATES = ('NOSTATE', 'RUNNING', 'BLOCKED', 'PAUSED', 'SHUTDOWN', 'SHUTOFF',
+           'CRASHED', 'PMSUSPENDED')
 
 
 def call(domain, text, fd=None):
@@ -111,8 +119,11 @@ def is_incoming(domain):
 
     :raises libvirt.libvirtError:
     """
-    if tuple(domain.state()) not in _ARRIVING:
-        return False
+    return (tuple(domain.state()) in _ARRIVING
+            and _has_incoming_job(domain))
+
+
+def _has_incoming_job(domain):
     try:
         domain.jobStats()
     except libvirt.libvirtError as error:
@@ -123,14 +134,59 @@ def is_incoming(domain):
 
 
 def guest_state(domain):
-    """Return what a domain does on its host.
+    """Return where the guest of a domain is, as its host sees it.
 
-    :returns: here, to stay, running or paused; arriving; none
+    ====================================  ==============  =============
+    state (reason)                        incoming job    result
+    ====================================  ==============  =============
+    shut off, or no process               any             none
+    running (any)                         any             here
+    paused (post-copy, post-copy failed)  yes             here
+    paused (post-copy, post-copy failed)  no: the source  none
+    any other                             yes             arriving
+    any other                             no              here
+    ====================================  ==============  =============
+
+    libvirt sets "running" at the destination when QEMU has resumed the
+    guest there, and the two of post-copy when the source has handed the
+    guest over: it cannot continue there.
+
+    :param domain: libvirt.virDomain
+    :returns: one of rpc.objects.GUEST_STATES
     :raises libvirt.libvirtError:
     """
     if not domain.isActive():
         return 'none'
-    return 'arriving' if is_incoming(domain) else 'here'
+    state, reason = domain.state()[:2]
+    if state == libvirt.VIR_DOMAIN_SHUTOFF:
+        # since the line before
+        return 'none'
+    if state == libvirt.VIR_DOMAIN_RUNNING:
+        return 'here'
+    incoming = _has_incoming_job(domain)
+    if (state, reason) in _HANDED_OVER:
+        return 'here' if incoming else 'none'
+    return 'arriving' if incoming else 'here'
+
+
+def state_in_words(domain):
+    """Return libvirt's state and reason, as "paused (postcopy failed)".
+
+    :raises libvirt.libvirtError:
+    """
+    state, reason = domain.state()[:2]
+    name = next((name for name in _STATES
+                 if getattr(libvirt, 'VIR_DOMAIN_' + name) == state), None)
+    if name is None:
+        return 'state %d (%d)' % (state, reason)
+    prefix = 'VIR_DOMAIN_%s_' % name
+    # In reverse, SHUTDOWN_USER and _UNKNOWN precede the flags of
+    # shutdownFlags(), which begin in the same way.
+    words = next((each.removeprefix(prefix)
+                  for each in sorted(vars(libvirt), reverse=True)
+                  if each.startswith(prefix)
+                  and getattr(libvirt, each) == reason), str(reason))
+    return '%s (%s)' % (name.lower(), words.lower().replace('_', ' '))
 
 
 def within(timeout, command, function):

@@ -2,7 +2,6 @@
 """What needs nothing but QMP, however the commands get to QEMU."""
 
 import abc
-import pathlib
 import time
 
 from nova_dedup_migrate.hypervisor import base
@@ -13,11 +12,11 @@ from nova_dedup_migrate.hypervisor import progress
 from nova_dedup_migrate.hypervisor import sampling
 from nova_dedup_migrate.hypervisor import statistics
 
-#: Seconds that writing a GiB of guest memory to a file may take.
-_SAVE_S_PER_GIB = 120
 _MIB = 1 << 20
 #: Pages to compare for a dirty rate: the error is a percent or two.
 _SAMPLES = 8192
+#: Disks that hints can be about (DEDUP_MAX_SLOTS).
+_MAX_DISKS = 127
 #: What QEMU allows (dirtyrate.h).
 _SAMPLES_PER_GIB = (128, 16384)
 
@@ -47,19 +46,6 @@ class QmpGuest(base.Guest):
     def run_state(self):
         reply = decode.mapping(self.qmp('query-status'), 'query-status')
         return decode.text(reply.get('status'), 'status')
-
-    def save_memory(self, directory):
-        directory = pathlib.Path(directory).absolute()
-        directory.mkdir(parents=True, exist_ok=True)
-        files = []
-        for part in memory.ranges(self):
-            path = directory / ('ram-%x.bin' % part.start)
-            self.execute('pmemsave',
-                         {'val': part.start, 'size': part.size,
-                          'filename': str(path)},
-                         60 + _SAVE_S_PER_GIB * part.size / memory.GIB)
-            files.append(memory.RamFile(part, path))
-        return memory.RamImage(tuple(files))
 
     def dirty_rate(self, seconds=1):
         size = sum(part.size for part in memory.ranges(self))
@@ -159,6 +145,14 @@ class QmpGuest(base.Guest):
             # whoever knows the command consumes the descriptor
             self.qmp('closefd', fdname=name)
             raise
+
+    def sample_hints(self, pages=512):
+        reply = self._dedup('x-dedup-sample-hints', pages=pages)
+        if not isinstance(reply, list) or len(reply) > _MAX_DISKS:
+            raise errors.MalformedReply(
+                field='x-dedup-sample-hints', value=repr(reply)[:80],
+                expected='a list of %d disks at most' % _MAX_DISKS)
+        return tuple(map(statistics.DiskHints.from_qmp, reply))
 
     def dedup_statistics(self):
         return statistics.DedupStatistics.from_qmp(

@@ -8,6 +8,7 @@ qemu/src/qapi/dedup.json, with '_' for '-'.
 import dataclasses
 
 from nova_dedup_migrate.hypervisor import decode
+from nova_dedup_migrate.hypervisor import errors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +22,39 @@ class HintStatistics:
     map_pages: int = 0
     map_skipped: int = 0
     map_error: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class DiskHints:
+    """DedupDiskSample: the hints of one disk, and how many still hold.
+
+    :ivar device: the disk as Guest.arm_dedup takes it
+    :ivar pages: guest pages with a hint to it
+    :ivar sampled: of these, those that were compared with the disk
+    :ivar valid: of sampled, those that hold what the disk holds
+    """
+
+    device: str
+    pages: int
+    sampled: int = 0
+    valid: int = 0
+
+    @classmethod
+    def from_qmp(cls, reply):
+        """Decode one entry of the answer of x-dedup-sample-hints."""
+        reply = decode.mapping(reply, 'x-dedup-sample-hints')
+        found = cls(*(
+            read(reply.get(name), name)
+            for name, read in (('device', decode.text),
+                               ('hints', decode.count),
+                               ('sampled', decode.count),
+                               ('valid', decode.count))))
+        if not found.valid <= found.sampled <= found.pages:
+            raise errors.MalformedReply(
+                field='x-dedup-sample-hints', value=repr(reply)[:80],
+                expected='no more valid than sampled, and no more sampled '
+                         'than there are')
+        return found
 
 
 @dataclasses.dataclass(frozen=True)

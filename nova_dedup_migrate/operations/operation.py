@@ -131,6 +131,8 @@ class Operation:
     :ivar operating: whether Nova's own operation has begun
     :ivar latest: the newest hypervisor Progress, None before the first
     :ivar rounds: the last Progress of each round, the oldest first
+    :ivar data_remaining: bytes of memory and disks that libvirt's job has
+        left, None before the job begins
     :ivar downtime: seconds the guest was stopped, as its events tell; None
         if they did not
     :ivar incoming: what the destination's QEMU counted, or None
@@ -158,6 +160,7 @@ class Operation:
         self.operating = False
         self.latest: typing.Any = None
         self.rounds: list[typing.Any] = []
+        self.data_remaining: int | None = None
         self.downtime: float | None = None
         self.incoming: typing.Any = None
         self.reason = ''

@@ -92,11 +92,11 @@ class Session:
         with self._lock:
             self._begun = (operations.ABORT
                            not in self.operation.durable.requests)
-            if not self._begun:
+            if self._begun:
+                self.operation.enter(operations.RUNNING)
+            else:
                 self._cancelled = True
-        if self._begun:
-            self.operation.enter(operations.RUNNING)
-        return self._begun
+            return self._begun
 
     def defer(self, request: str) -> bool:
         """Keep a request for later: ABORT or FORCE_COMPLETE.

@@ -32,8 +32,6 @@ import time
 import typing
 import uuid
 
-import cattrs
-
 from nova_dedup_migrate.operations import errors
 from nova_dedup_migrate.operations import operation
 from nova_dedup_migrate.reports import build
@@ -71,7 +69,7 @@ class OperationStore:
         """
         name = checked(given.durable.id) + _SUFFIX
         report = build.of_operation(given)
-        durable = cattrs.unstructure(given.durable)
+        durable = codec.plain(given.durable)
         ended = given.durable.phase == operation.ENDED
         if ended:
             durable['data'] = {}
@@ -101,7 +99,7 @@ class OperationStore:
         :raises InvalidName: name is no UUID
         :raises OperationNotFound: there is none
         :raises OperationDamaged: the file is not one of ours
-        :raises StoreUnusable: it is not for us to read
+        :raises StoreUnusable: the file cannot be read
         """
         return self._decoded(name, _report)
 
@@ -115,8 +113,8 @@ class OperationStore:
                                                reverse=True)]
 
     def reports(self, limit: int | None = None) -> tuple[
-            list[report_module.Report], list[errors.OperationDamaged]]:
-        """Return the Reports, the newest first, and what is damaged.
+            list[report_module.Report], list[errors.StoreError]]:
+        """Return the Reports, the newest first, and why others are missing.
 
         :param limit: files read, None for all
         :raises StoreUnusable: the directory is not for us to read
@@ -125,37 +123,38 @@ class OperationStore:
 
     def unfinished(self) -> tuple[
             list[tuple[operation.Durable, report_module.Report]],
-            list[errors.OperationDamaged]]:
-        """Return what has not ended with its reports, and what is damaged.
+            list[errors.StoreError]]:
+        """Return what has not ended with its report, and what was not read.
 
         :raises StoreUnusable: the directory is not for us to read
         """
-        found, damaged = self._all(
+        found, missing = self._all(
             self.names(), lambda values: (_durable(values), _report(values)))
         return [one for one in found
-                if one[0].phase != operation.ENDED], damaged
+                if one[0].phase != operation.ENDED], missing
 
     def _all(self, names: list[str],
              decode: Callable[[typing.Any], _Result]
-             ) -> tuple[list[_Result], list[errors.OperationDamaged]]:
-        found, damaged = [], []
+             ) -> tuple[list[_Result], list[errors.StoreError]]:
+        found: list[_Result] = []
+        missing: list[errors.StoreError] = []
         for name in names:
             try:
                 found.append(self._decoded(name, decode))
-            except errors.OperationDamaged as error:
-                damaged.append(error)
             except errors.OperationNotFound:
                 # removed since, as the oldest one
                 continue
-        return found, damaged
+            except errors.StoreError as error:
+                # It costs this operation and not all.
+                missing.append(error)
+        return found, missing
 
     def _decoded(self, name: str,
                  decode: Callable[[typing.Any], _Result]) -> _Result:
         name = checked(name)
         path = os.path.join(self.path, name + _SUFFIX)
         try:
-            with self._usable():
-                values = _values(_read(path))
+            values = _values(_read(path))
             if values['operation'].get('id') != name:
                 raise ValueError('it is the file of migration %.40r'
                                  % values['operation'].get('id'))
@@ -166,13 +165,14 @@ class OperationStore:
         except ValueError as error:
             raise errors.OperationDamaged(path=path,
                                           reason=error) from error
+        except OSError as error:
+            raise errors.StoreUnusable(
+                path=path, reason=error.strerror or error) from error
 
     @contextlib.contextmanager
     def _usable(self) -> Iterator[None]:
         try:
             yield
-        except FileNotFoundError:
-            raise
         except OSError as error:
             raise errors.StoreUnusable(
                 path=self.path, reason=error.strerror or error) from error
@@ -225,13 +225,16 @@ class OperationStore:
                         if age > _ASIDE_AGE:
                             doomed.append(entry.name)
         for name in doomed:
-            with contextlib.suppress(FileNotFoundError):
+            # What cannot be removed is no reason to fail a write.
+            with contextlib.suppress(OSError):
                 os.unlink(os.path.join(self.path, name))
 
     def _has_ended(self, name: str) -> bool:
-        """Whether it may be removed; what cannot be read may be."""
+        """Whether it may be removed; what is damaged may be."""
         try:
             return self._decoded(name, _durable).phase == operation.ENDED
+        except errors.StoreUnusable:
+            return False
         except errors.StoreError:
             return True
 
@@ -268,11 +271,8 @@ def _report(values: dict[str, typing.Any]) -> report_module.Report:
 
 
 def _durable(values: dict[str, typing.Any]) -> operation.Durable:
-    try:
-        found = cattrs.structure(values['operation'], operation.Durable)
-    except cattrs.BaseValidationError as error:
-        raise ValueError('; '.join(cattrs.transform_error(
-            error, path='operation'))) from error
+    found = codec.structure_as(values['operation'], operation.Durable,
+                               'operation')
     if found.phase not in operation.PHASES:
         raise ValueError('phase %.40r is not known' % found.phase)
     return found
@@ -309,10 +309,13 @@ def _read(path: str) -> bytes:
         if error.errno == errno.ELOOP:
             raise ValueError('it is a symbolic link') from error
         raise
-    with open(handle, 'rb') as file:
+    try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise ValueError('it is not a regular file')
-        data = file.read(MAX_BYTES + 1)
+        with open(handle, 'rb', closefd=False) as file:
+            data = file.read(MAX_BYTES + 1)
+    finally:
+        os.close(handle)
     if len(data) > MAX_BYTES:
         raise ValueError('it has more than %d bytes' % MAX_BYTES)
     return data

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frames and payloads of a page-cache listing.
 
-It is specified in guest/include/listing-format.h; names and limits are
+It is specified in lister/include/listing-format.h; names and limits are
 those of that header.  Each payload is decoded here; parser checks
 them against each other.
 """

@@ -28,12 +28,7 @@ def of_operation(operation: operations.Operation) -> report.Report:
     progress = (operation.durable.progress if outcome == 'running'
                 else None)
     if operation.earlier is not None:
-        return dataclasses.replace(
-            operation.earlier, outcome=outcome, progress=progress,
-            phase=operation.phase, error=_error(operation),
-            finished_at=_finished_at(operation),
-            warnings=(operation.earlier.warnings
-                      + tuple(operation.warnings)))
+        return _continued(operation.earlier, operation, outcome, progress)
     latest = operation.latest
     source = (latest.dedup.source
               if latest is not None and latest.dedup is not None else None)
@@ -58,6 +53,19 @@ def of_operation(operation: operations.Operation) -> report.Report:
         dedup_incoming=_plain(operation.incoming),
         warnings=tuple(operation.warnings), **fields)
     return dataclasses.replace(made, prediction_error=compare(made))
+
+
+def _continued(earlier: report.Report, operation: operations.Operation,
+               outcome: str,
+               progress: report.Progress | None) -> report.Report:
+    """Return the Report of an operation that an earlier process began."""
+    return dataclasses.replace(
+        earlier, outcome=outcome, progress=progress, phase=operation.phase,
+        destination=operation.destination or earlier.destination,
+        error=_error(operation) or earlier.error,
+        fallback_reason=earlier.fallback_reason or operation.reason,
+        finished_at=_finished_at(operation),
+        warnings=earlier.warnings + tuple(operation.warnings))
 
 
 def _error(operation: operations.Operation) -> str:

@@ -49,8 +49,8 @@ def _converter() -> preconf.JsonConverter:
 _CONVERTER = _converter()
 
 
-def plain(value: report.Report) -> dict[str, typing.Any]:
-    """Return a Report as dicts, lists, numbers and text."""
+def plain(value: typing.Any) -> dict[str, typing.Any]:
+    """Return a Report, or another dataclass, as dicts, lists and values."""
     return typing.cast(dict[str, typing.Any], _CONVERTER.unstructure(value))
 
 
@@ -85,8 +85,18 @@ def structure(value: typing.Any) -> report.Report:
     if version != report.VERSION:
         raise ValueError('report version %.40r; this release reads %d'
                          % (version, report.VERSION))
+    return structure_as(value, report.Report, 'report')
+
+
+def structure_as(value, kind, path):
+    """Return an object of a dataclass of what JSON has.
+
+    :param kind: the dataclass
+    :param path: how the object is named in errors
+    :raises ValueError: with what is wrong
+    """
     try:
-        return _CONVERTER.structure(value, report.Report)
+        return _CONVERTER.structure(value, kind)
     except cattrs.BaseValidationError as error:
         raise ValueError('; '.join(
-            cattrs.transform_error(error, path='report'))) from error
+            cattrs.transform_error(error, path=path))) from error

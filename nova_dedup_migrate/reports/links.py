@@ -42,10 +42,11 @@ class LinkHistory:
         """
         with self._lock:
             if self._rates is None:
-                self._rates = {}
+                rates: dict[str, tuple[datetime.datetime, float]] = {}
                 # the newest one last
                 for report in reversed(self._source.reports(_RECENT)[0]):
-                    self._learn(self._rates, report)
+                    self._learn(rates, report)
+                self._rates = rates
             found = self._rates.get(destination)
         if found is None or _now() - found[0] > _AGE:
             return None

@@ -4,9 +4,9 @@
 from collections.abc import Callable
 from collections.abc import Iterator
 import contextlib
+import math
 import threading
 import time
-import typing
 
 from oslo_log import log as logging
 
@@ -14,9 +14,9 @@ from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import progress as hypervisor_progress
 from nova_dedup_migrate.operations import operation as operations
+from nova_dedup_migrate.planner import downtime_limit
 from nova_dedup_migrate.planner import plan as planner_plan
 from nova_dedup_migrate.planner import replan
-from nova_dedup_migrate.planner import settle
 from nova_dedup_migrate.reports import report
 from nova_dedup_migrate.tasks import downtime
 from nova_dedup_migrate.tasks import refresh as refreshing
@@ -24,6 +24,7 @@ from nova_dedup_migrate.tasks import refresh as refreshing
 LOG = logging.getLogger(__name__)
 
 _Progress = hypervisor_progress.Progress
+_Observer = Callable[[_Progress, replan.Observation], None]
 
 #: Statuses in which the end is a moment away.
 _ENDING = ('pre-switchover', 'device')
@@ -52,6 +53,7 @@ class Watch:
         self._refresh = refresh
         self._over = threading.Event()
         self._failures = 0
+        self._started = time.monotonic()
 
     @contextlib.contextmanager
     def during(self) -> Iterator[None]:
@@ -95,14 +97,18 @@ class Watch:
     def run(self) -> None:
         """Look until the migration or the guest is over."""
         observers = self._observers()
+        self._started = time.monotonic()
         while not self._over.is_set():
             wait = self._interval
             try:
                 now = self._guest.progress()
                 self._operation.see(now)
+                seen = replan.observe(now, time.monotonic() - self._started,
+                                      self._operation.data_remaining)
+                self._show(seen)
                 if now.rounds:
                     for observer in observers:
-                        observer(now)
+                        observer(now, seen)
                 if self._refresh is not None:
                     self._refresh.look(now)
                 wait = self._wait(now)
@@ -117,6 +123,14 @@ class Watch:
                     return
             self._over.wait(wait)
 
+    def _show(self, seen: replan.Observation) -> None:
+        """Keep the progress and the time left in the operation."""
+        share, left = replan.progress(self._operation.plan,
+                                      self._operation.facts, seen)
+        self._operation.show(report.Progress(
+            share=share, seconds_left=left if math.isfinite(left) else None,
+            at=time.time()))
+
     def _wait(self, now: _Progress) -> float:
         """Return seconds until the next look."""
         if now.status in _ENDING:
@@ -127,36 +141,37 @@ class Watch:
             return min(self._interval, max(left / 4, _ENDING_INTERVAL_S))
         return self._interval
 
-    def _observers(self) -> tuple[Callable[[_Progress], None], ...]:
-        if self._operation.facts is None or self._operation.plan is None:
-            return ()
-        return (_Replanner(self._operation, self._guest),
-                _DowntimeLimit(self._operation, self._guest))
+    def _observers(self) -> list[_Observer]:
+        facts, plan = self._operation.facts, self._operation.plan
+        if facts is None or plan is None:
+            return []
+        found: list[_Observer] = []
+        if plan.strategy != planner_plan.STOCK:
+            found.append(_Replanner(self._operation, self._guest))
+        limit = downtime_limit.of_plan(facts.options, plan)
+        if limit is not None:
+            found.append(_LimitSetter(self._operation, self._guest, limit))
+        return found
 
 
 class _Replanner:
-    """Lets the planner decide again at each look; keeps its estimate."""
+    """Lets the planner decide again at each look."""
 
     def __init__(self, operation: operations.Operation,
                  guest: hypervisor.Guest) -> None:
         self._operation = operation
         self._guest = guest
-        self._started = time.monotonic()
         self._disarmed = False
 
-    def __call__(self, now: _Progress) -> None:
-        decision = replan.replan(
-            self._operation.plan, self._operation.facts,
-            replan.observe(now, time.monotonic() - self._started))
-        self._operation.show(report.Progress(
-            share=_share(now), seconds_left=decision.left, at=time.time()))
+    def __call__(self, now: _Progress, seen: replan.Observation) -> None:
         source = now.dedup.source if now.dedup is not None else None
-        if source is None or self._operation.plan.strategy == (
-                planner_plan.STOCK):
-            return
-        if source.reason:
+        if source is not None and source.reason:
             self._operation.explain(source.reason)
-        if decision.action == 'disarm' and not self._disarmed:
+        if self._disarmed or source is None:
+            return
+        decision = replan.replan(self._operation.plan,
+                                 self._operation.facts, seen)
+        if decision.action == replan.DISARM:
             LOG.info('Live migration %(migration)s continues as an ordinary '
                      'one: %(reason)s',
                      {'migration': self._operation.migration_uuid,
@@ -167,39 +182,30 @@ class _Replanner:
             self._operation.undone(operations.UNDO_ARM)
 
 
-class _DowntimeLimit:
-    """Raises the downtime limit when rounds no longer leave less."""
+class _LimitSetter:
+    """Sets the downtime limit when rounds no longer leave less."""
 
     def __init__(self, operation: operations.Operation,
-                 guest: hypervisor.Guest) -> None:
+                 guest: hypervisor.Guest,
+                 limit: downtime_limit.DowntimeLimit) -> None:
         self._operation = operation
         self._guest = guest
-        self._started = time.monotonic()
         self._raised = False
-        options = operation.facts.options
-        self._limit = settle.Settling(options.downtime_ms,
-                                      options.downtime_steps)
+        self._limit = limit
 
-    def __call__(self, now: _Progress) -> None:
+    def __call__(self, now: _Progress, seen: replan.Observation) -> None:
         if now.status != 'active':
             return
         limit = self._limit.look(now.rounds, now.expected_downtime_ms,
-                                 time.monotonic() - self._started)
+                                 seen.time)
         if limit is None:
             return
         # Nova's steps may lower it; then it is raised again and again.
         LOG.log(logging.DEBUG if self._raised else logging.INFO,
                 'Live migration %(migration)s: after %(rounds)d rounds the '
                 'guest still writes to as much memory as before. The '
-                'downtime limit is raised to %(limit)d ms.',
+                'downtime limit is set to %(limit)d ms.',
                 {'migration': self._operation.migration_uuid,
                  'rounds': now.rounds, 'limit': limit})
         self._raised = True
         self._guest.allow_downtime(limit)
-
-
-def _share(now: _Progress) -> float:
-    if not now.total_bytes:
-        return 0.0
-    done = 1.0 - now.remaining_bytes / now.total_bytes
-    return typing.cast(float, min(max(done, 0.0), 1.0))

@@ -22,7 +22,7 @@ class TestCase(testtools.TestCase):
         self.useFixture(fixtures.FakeLogger(level=logging.INFO))
 
     def temporary_dir(self):
-        """Path of a folder that is removed after the test."""
+        """Path of a directory that is removed after the test."""
         return pathlib.Path(self.useFixture(fixtures.TempDir()).path)
 
     def eventually(self, condition, what, timeout=30.0, interval=0.01):

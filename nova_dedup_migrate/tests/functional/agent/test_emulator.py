@@ -6,7 +6,7 @@ from unittest import mock
 from nova_dedup_migrate.agent import emulator
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.tests import base
-from nova_dedup_migrate.tests.functional import qemus
+from testkit import qemus
 
 
 class EmulatorTest(base.TestCase):

@@ -20,15 +20,15 @@ NOBODY = '65534'
 class MountsTest(base.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = self.temporary_dir()
+        self.directory = self.temporary_dir()
         if os.geteuid() != 0:
             self.skipTest('mounting needs root')
         done = subprocess.run(['unshare', '--mount', 'true'],
                               capture_output=True, check=False)
         if done.returncode:
             self.skipTest('no mount namespaces: %s' % done.stderr.decode())
-        self.folder.chmod(0o755)
-        self.one, self.two = self.folder / 'one', self.folder / 'two'
+        self.directory.chmod(0o755)
+        self.one, self.two = self.directory / 'one', self.directory / 'two'
         for mount in (self.one, self.two):
             mount.mkdir()
         self.disk = self.one / 'disk'
@@ -38,9 +38,9 @@ class MountsTest(base.TestCase):
         done = subprocess.run(
             ['unshare', '--mount', '--propagation', 'private', 'sh', '-euc',
              'cd "$1"; shift; %s\nexec "$@"' % script, 'sh',
-             str(self.folder), sys.executable, '-W', 'ignore', '-m', ASK,
+             str(self.directory), sys.executable, '-W', 'ignore', '-m', ASK,
              str(disk or self.disk),
-             str(destination or self.two / 'disk'), str(self.folder),
+             str(destination or self.two / 'disk'), str(self.directory),
              *arguments],
             capture_output=True, text=True, check=False, timeout=60,
             env={**os.environ, 'PYTHONPATH': ':'.join(sys.path)})
@@ -66,7 +66,7 @@ class MountsTest(base.TestCase):
     def test_one_directory_and_another_file(self):
         """The challenge is seen there, and the image is a copy."""
         self.write()
-        shutil.copy(self.disk, self.folder / 'copy')
+        shutil.copy(self.disk, self.directory / 'copy')
         found = self.ask('mount --bind one two; mount --bind copy two/disk')
         self.assertEqual('own', found['copy'])
 

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 
-from nova_dedup_migrate.agent import operations
+from nova_dedup_migrate.images import operations
 from nova_dedup_migrate.tests import base
 
 MIB = 1 << 20
@@ -16,8 +16,8 @@ class RatesTest(base.TestCase):
         super().setUp()
         if shutil.which('fincore') is None:
             self.skipTest('fincore (util-linux) is not installed')
-        self.folder = self.temporary_dir()
-        self.disk = self.folder / 'disk'
+        self.directory = self.temporary_dir()
+        self.disk = self.directory / 'disk'
         with self.disk.open('wb') as file:
             file.write(os.urandom(16 * MIB))
             file.flush()
@@ -25,7 +25,7 @@ class RatesTest(base.TestCase):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         if self.cached():
             self.skipTest('the file system of %s keeps all in memory'
-                          % self.folder)
+                          % self.directory)
 
     def cached(self):
         done = subprocess.run(
@@ -34,13 +34,13 @@ class RatesTest(base.TestCase):
         return int(done.stdout)
 
     def test_rate(self):
-        rate = operations.read_rate(str(self.disk), (str(self.folder),),
+        rate = operations.read_rate(str(self.disk), (str(self.directory),),
                                     8 * MIB, 10.0)
         self.assertGreater(rate, 1000)
         self.assertEqual(0, self.cached())
 
     def test_samples(self):
-        digest = operations.sample(str(self.disk), (str(self.folder),),
+        digest = operations.sample(str(self.disk), (str(self.directory),),
                                    '0' * 64)
         self.assertEqual(64, len(digest))
         self.assertEqual(0, self.cached())

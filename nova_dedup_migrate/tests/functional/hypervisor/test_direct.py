@@ -10,15 +10,15 @@ import subprocess
 import sys
 import textwrap
 
-from nova_dedup_migrate.hypervisor import direct
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import memory
-from nova_dedup_migrate.hypervisor import options
-from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.tests import base
-from nova_dedup_migrate.tests.functional import bootsector
-from nova_dedup_migrate.tests.functional import qemus
 from nova_dedup_migrate.tests.functional.hypervisor import suites
+from testkit import bootsector
+from testkit import direct
+from testkit import options
+from testkit import qemus
+from testkit import spec
 
 
 class DirectCase(base.TestCase):
@@ -299,7 +299,7 @@ class DirectOnlyTest(suites.Suite, DirectCase):
     def test_nothing_outlives_the_program(self):
         script = textwrap.dedent('''
             import sys
-            from nova_dedup_migrate.hypervisor import direct, spec
+            from testkit import direct, spec
             guest = direct.DirectGuest(spec.GuestSpec(
                 binary=sys.argv[1], memory_mib=16))
             guest.start(paused=True)

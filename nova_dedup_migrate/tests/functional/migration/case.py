@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of migrations share."""
 
-from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.tests import base
-from nova_dedup_migrate.tests.functional import qemus
 from nova_dedup_migrate.tests.functional.migration import rig
 from nova_dedup_migrate.tests.functional.migration import scripted
+from testkit import qemus
+from testkit import spec
 
 #: Pages most tests use.
 PAGES = range(scripted.FIRST, scripted.FIRST + 32)
@@ -23,14 +23,14 @@ class MigrationCase(base.TestCase):
         if self.accel == 'kvm' and not qemus.kvm_works():
             self.skipTest('/dev/kvm cannot be opened')
         super().setUp()
-        self.folder = self.temporary_dir()
+        self.directory = self.temporary_dir()
 
     def rig(self, drives=1, device='virtio-blk', **given):
         """Make a Rig over shared raw disks, or over the disks given."""
         contents = []
         disks = []
         for number in range(drives):
-            path = self.folder / ('disk%d.raw' % number)
+            path = self.directory / ('disk%d.raw' % number)
             contents.append(scripted.write_disk(path, seed=number + 1,
                                                 boot=number == 0))
             disks.append(spec.Disk(path=path, device=device))

@@ -8,7 +8,7 @@ channel may be any time ahead of the main one; here it is on purpose.
 import socket
 import threading
 
-from nova_dedup_migrate.hypervisor import direct
+from testkit import direct
 
 #: RAM_SAVE_FLAG_DEDUP and the type RECORDS, see qemu/src/.../wire.h
 RECORDS = (0x100).to_bytes(8) + (3).to_bytes(2)

@@ -4,30 +4,30 @@
 import pathlib
 import subprocess
 
-from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.tests.functional.migration import scripted
+from testkit import spec
 
 
 class Images:
-    """Makes images in a folder, with the tools beside a QEMU."""
+    """Makes images in a directory, with the tools beside a QEMU."""
 
-    def __init__(self, folder, binary):
-        self.folder = folder
+    def __init__(self, directory, binary):
+        self.directory = directory
         self._img = pathlib.Path(binary).with_name('qemu-img')
 
     def img(self, *argv):
         subprocess.run([self._img, *map(str, argv)], check=True,
-                       capture_output=True, cwd=self.folder)
+                       capture_output=True, cwd=self.directory)
 
     def raw(self, name='raw.img', **given):
         """Return (path, content)."""
-        path = self.folder / name
+        path = self.directory / name
         return path, scripted.write_disk(path, **given)
 
     def qcow2(self, name='disk.qcow2', compressed=False, options=()):
         """Return (path, content) of an image without a backing file."""
         raw, content = self.raw(name + '.raw')
-        path = self.folder / name
+        path = self.directory / name
         self.img('convert', '-O', 'qcow2',
                  *(['-c'] if compressed else []),
                  *(['-o', ','.join(options)] if options else []), raw, path)
@@ -37,7 +37,7 @@ class Images:
         """Return the path of an empty qcow2 over base."""
         self.img('create', '-f', 'qcow2', '-F', base_format, '-b', base,
                  *(['-o', ','.join(options)] if options else []), name)
-        return self.folder / name
+        return self.directory / name
 
     @staticmethod
     def disk(*layers, driver='file', **format):

@@ -7,13 +7,13 @@ import os
 import signal
 import time
 
-from nova_dedup_migrate.hypervisor import direct
 from nova_dedup_migrate.hypervisor import errors
-from nova_dedup_migrate.hypervisor import memory
-from nova_dedup_migrate.hypervisor import options
-from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.tests.functional.migration import scripted
+from testkit import direct
+from testkit import memory
+from testkit import options
+from testkit import spec
 
 _CHANNEL = 'script'
 #: Bytes per second.  Sending the pages that hum once has to take more than
@@ -223,9 +223,9 @@ class Rig:
         return result
 
     def _compare(self, result):
-        folder = self.test.temporary_dir()
-        there = self.destination.save_memory(folder / 'destination')
-        here = self.source.save_memory(folder / 'source')
+        directory = self.test.temporary_dir()
+        there = self.destination.save_memory(directory / 'destination')
+        here = self.source.save_memory(directory / 'source')
         result.differing = memory.compare(here, there).differing
         result.wrong = tuple(self.model.wrong_pages(there))
         # or the model is no use

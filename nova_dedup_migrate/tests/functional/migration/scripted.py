@@ -33,9 +33,9 @@ _SOURCE = pathlib.Path(__file__).with_name('scripted.S')
 @functools.cache
 def boot_sector():
     """Return its 512 bytes."""
-    with tempfile.TemporaryDirectory() as folder:
-        code = pathlib.Path(folder) / 'code.o'
-        out = pathlib.Path(folder) / 'code.bin'
+    with tempfile.TemporaryDirectory() as directory:
+        code = pathlib.Path(directory) / 'code.o'
+        out = pathlib.Path(directory) / 'code.bin'
         for argv in (
                 ['gcc', '-m32', '-c', '-o', code, _SOURCE],
                 ['ld', '-m', 'elf_i386', '-Ttext', '0x7c00', '-e', '_start',

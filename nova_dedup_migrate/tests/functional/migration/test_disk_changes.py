@@ -2,9 +2,9 @@
 """Storage changes between the record and the read."""
 
 from nova_dedup_migrate.hypervisor import errors
-from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.tests.functional.migration import case
 from nova_dedup_migrate.tests.functional.migration import scripted
+from testkit import spec
 
 PAGES = case.PAGES
 OTHER = PAGES[-1] + 1
@@ -91,7 +91,7 @@ class WrongDiskTest(case.MigrationCase):
     """The destination has a disk that holds other bytes."""
 
     def scenario(self, inject='', **given):
-        wrong = self.folder / 'wrong.raw'
+        wrong = self.directory / 'wrong.raw'
         scripted.write_disk(wrong, seed=77)
         one = self.begun(inject=inject,
                          destination_disks=[spec.Disk(path=wrong)], **given)
@@ -115,7 +115,7 @@ class WrongDiskTest(case.MigrationCase):
 
     def test_falls_back_in_flight(self):
         """After 512 refusals that outnumber successes: no more records."""
-        wrong = self.folder / 'wrong.raw'
+        wrong = self.directory / 'wrong.raw'
         scripted.write_disk(wrong, seed=77)
         one = self.rig(destination_disks=[spec.Disk(path=wrong)])
         one.boot()
@@ -142,7 +142,7 @@ class WrongDiskTest(case.MigrationCase):
 
     def test_one_of_two(self):
         """A wrong disk does not spoil the other one."""
-        wrong = self.folder / 'wrong.raw'
+        wrong = self.directory / 'wrong.raw'
         scripted.write_disk(wrong, seed=77, boot=False)
         one = self.rig(drives=2)
         one.new_destination(disks=(one.spec.disks[0],
@@ -159,7 +159,7 @@ class WrongDiskTest(case.MigrationCase):
         self.assertEqual(16, outcome.source.nack_digest)
 
     def test_shorter(self):
-        wrong = self.folder / 'short.raw'
+        wrong = self.directory / 'short.raw'
         wrong.write_bytes(scripted.boot_sector() + bytes(64 << 10))
         one = self.begun(destination_disks=[spec.Disk(path=wrong)])
         one.until(lambda: one.figures().outstanding == 0, 'answers')

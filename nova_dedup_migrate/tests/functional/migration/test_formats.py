@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the bytes of a disk are in its image, and whether they are there."""
 
-from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.tests.functional.migration import case
 from nova_dedup_migrate.tests.functional.migration import images
 from nova_dedup_migrate.tests.functional.migration import scripted
+from testkit import spec
 
 PAGES = case.PAGES
 
@@ -13,7 +13,7 @@ class FormatsTest(case.MigrationCase):
 
     def setUp(self):
         super().setUp()
-        self.images = images.Images(self.folder, self.binary)
+        self.images = images.Images(self.directory, self.binary)
 
     def scenario(self, disk, content, before=None, during=None, pages=PAGES,
                  sector=scripted.DATA, copy='shared', destination=None,
@@ -96,7 +96,7 @@ class FormatsTest(case.MigrationCase):
         """Return an image with nothing in its last 4 MiB, its content."""
         path, content = self.images.raw(pages=64)
         content += bytes(4 << 20)
-        top = self.folder / 'growing.qcow2'
+        top = self.directory / 'growing.qcow2'
         self.images.img('convert', '-O', 'qcow2', path, top)
         self.images.img('resize', top, len(content))
         return top, content
@@ -132,7 +132,7 @@ class FormatsTest(case.MigrationCase):
         zeros = bytes(range(256)) * 16
         for at in range(scripted.DATA * 512, len(content) - 4096, 4096):
             content[at:at + 4096] = zeros[:-1] + bytes([at >> 12 & 0xff])
-        raw = self.folder / 'pattern.raw'
+        raw = self.directory / 'pattern.raw'
         raw.write_bytes(content)
         self.images.img('convert', '-c', '-O', 'qcow2', raw, path)
         outcome = self.check_none(self.images.disk((path, 'qcow2')), content)
@@ -140,7 +140,7 @@ class FormatsTest(case.MigrationCase):
 
     def test_luks(self):
         raw, content = self.images.raw()
-        path = self.folder / 'luks.img'
+        path = self.directory / 'luks.img'
         self.images.img(
             'convert', '--object', 'secret,id=key,data=password', '-O',
             'luks', '-o', 'key-secret=key,iter-time=10', raw, path)
@@ -152,7 +152,7 @@ class FormatsTest(case.MigrationCase):
 
     def test_encrypted_qcow2(self):
         raw, content = self.images.raw()
-        path = self.folder / 'encrypted.qcow2'
+        path = self.directory / 'encrypted.qcow2'
         self.images.img(
             'convert', '--object', 'secret,id=key,data=password', '-O',
             'qcow2', '-o', 'encrypt.format=luks,encrypt.key-secret=key,'
@@ -175,7 +175,7 @@ class FormatsTest(case.MigrationCase):
         self.assertEqual(0, outcome.source.storage_pages)
 
     def test_external_data_file(self):
-        data = self.folder / 'data.img'
+        data = self.directory / 'data.img'
         path, content = self.images.qcow2(options=[
             'data_file=%s' % data, 'data_file_raw=on'])
         self.check_all(self.images.disk((path, 'qcow2')), content)
@@ -193,7 +193,7 @@ class FormatsTest(case.MigrationCase):
 
     def test_raw_with_an_offset(self):
         raw, content = self.images.raw()
-        path = self.folder / 'offset.img'
+        path = self.directory / 'offset.img'
         path.write_bytes(bytes(12345 * 512) + content)
         self.check_all(self.images.disk(
             (path, 'raw'), offset=12345 * 512, size=len(content)), content)
@@ -213,7 +213,7 @@ class FormatsTest(case.MigrationCase):
 
     def own_copy(self):
         path, content = self.images.qcow2()
-        copy = self.folder / 'copy.qcow2'
+        copy = self.directory / 'copy.qcow2'
         self.images.img('convert', '-O', 'qcow2', '-o', 'cluster_size=4096',
                         path, copy)
         return self.images.disk((path, 'qcow2')), content, {

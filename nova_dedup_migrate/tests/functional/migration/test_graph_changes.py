@@ -20,7 +20,7 @@ class GraphChangesTest(case.MigrationCase):
 
     def setUp(self):
         super().setUp()
-        self.images = images.Images(self.folder, self.binary)
+        self.images = images.Images(self.directory, self.binary)
         self.base, content = self.images.raw('base.raw')
         self.top = self.images.overlay(self.base, 'raw', 'top.qcow2')
         self.both = self.images.disk((self.base, 'raw'),
@@ -81,7 +81,7 @@ class GraphChangesTest(case.MigrationCase):
 
     def test_snapshot_sync(self):
         """blockdev-snapshot-sync, then the guest writes half of it."""
-        path = self.folder / 'sync.qcow2'
+        path = self.directory / 'sync.qcow2'
         self.one.source.qmp('blockdev-snapshot-sync', **{
             'node-name': 'disk0-format', 'snapshot-file': str(path),
             'snapshot-node-name': 'newest', 'format': 'qcow2'})
@@ -113,7 +113,7 @@ class GraphChangesTest(case.MigrationCase):
 
     def test_mirror(self):
         """The disk moves to another file while the guest runs."""
-        path = self.folder / 'mirror.qcow2'
+        path = self.directory / 'mirror.qcow2'
         self.images.img('create', '-f', 'qcow2', path,
                         len(self.one.model.disks[0]))
         self.rewrite(PAGES[:16])
@@ -123,7 +123,7 @@ class GraphChangesTest(case.MigrationCase):
 
     def test_mirror_that_the_destination_missed(self):
         """It still has the old file, whose bytes are good by luck only."""
-        path = self.folder / 'mirror.qcow2'
+        path = self.directory / 'mirror.qcow2'
         self.images.img('create', '-f', 'qcow2', path,
                         len(self.one.model.disks[0]))
         self.mirror(path)
@@ -209,7 +209,7 @@ class HotUnplugTest(case.MigrationCase):
     def test_another_disk_in_its_place(self):
         one = self.begin()
         self.unplug(one)
-        other = self.folder / 'other.raw'
+        other = self.directory / 'other.raw'
         scripted.write_disk(other, seed=99, boot=False)
         self.plug(one, other)
         one.new_destination(disks=(
@@ -239,7 +239,7 @@ class MediumChangeTest(case.MigrationCase):
 
     def disk(self, number):
         """A CD with noise, 2 KiB sectors."""
-        path = self.folder / ('cd%d.iso' % number)
+        path = self.directory / ('cd%d.iso' % number)
         scripted.write_disk(path, seed=100 + number, boot=False)
         return path
 

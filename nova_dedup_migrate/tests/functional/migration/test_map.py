@@ -140,13 +140,13 @@ class MapTest(case.MigrationCase):
         """A pipe may never end, a directory has no bytes."""
         one = self.booted()
         reader, writer = os.pipe()
-        folder = os.open('/', os.O_RDONLY)
+        directory = os.open('/', os.O_RDONLY)
         try:
-            for fd in reader, folder:
+            for fd in reader, directory:
                 self.assertRaises(errors.QmpError,
                                   one.source.load_dedup_map, fd)
         finally:
-            for fd in reader, writer, folder:
+            for fd in reader, writer, directory:
                 os.close(fd)
         self.migrate(one)
 

@@ -35,7 +35,7 @@ class HugePagesTest(case.MigrationCase):
         self.addCleanup(_RESERVED.write_text, str(before))
         if int(_RESERVED.read_text()) < wanted:
             self.skipTest('the machine has no %d huge pages' % wanted)
-        self.mount = self.folder / 'huge'
+        self.mount = self.directory / 'huge'
         self.mount.mkdir()
         done = subprocess.run(
             ['mount', '-t', 'hugetlbfs', '-o', 'pagesize=2M', 'none',

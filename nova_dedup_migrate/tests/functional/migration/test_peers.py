@@ -4,10 +4,10 @@
 import pathlib
 import subprocess
 
-from nova_dedup_migrate.hypervisor import memory
-from nova_dedup_migrate.hypervisor import options
-from nova_dedup_migrate.tests.functional import qemus
 from nova_dedup_migrate.tests.functional.migration import case
+from testkit import memory
+from testkit import options
+from testkit import qemus
 
 PAGES = case.PAGES
 
@@ -94,7 +94,7 @@ class PeersTest(case.MigrationCase):
         one = self.rig()
         one.boot()
         one.read_pages(PAGES)
-        path = self.folder / 'state'
+        path = self.directory / 'state'
         one.source.arm_dedup()
         wanted = options.MigrationOptions(return_path=False, **given)
         for guest in one.source, one.destination:
@@ -112,8 +112,8 @@ class PeersTest(case.MigrationCase):
         one.destination.qmp('migrate-incoming', uri='file:%s' % path)
         self.eventually(lambda: one.destination.qmp('query-migrate').get(
             'status') == 'completed', 'the guest')
-        here = one.source.save_memory(self.folder / 'a')
-        there = one.destination.save_memory(self.folder / 'b')
+        here = one.source.save_memory(self.directory / 'a')
+        there = one.destination.save_memory(self.directory / 'b')
         self.assertTrue(memory.compare(here, there).identical)
         self.assertEqual([], one.model.wrong_pages(there))
 
@@ -125,7 +125,7 @@ class PeersTest(case.MigrationCase):
 
     def test_snapshot_is_no_migration(self):
         """savevm leaves what was armed alone."""
-        path = self.folder / 'state.qcow2'
+        path = self.directory / 'state.qcow2'
         img = pathlib.Path(self.binary).with_name('qemu-img')
         subprocess.run([img, 'create', '-q', '-f', 'qcow2', path, '64M'],
                        check=True)
@@ -158,11 +158,11 @@ class TlsTest(case.MigrationCase):
 
     def credentials(self):
         for side in 'source', 'destination':
-            folder = self.folder / side
-            folder.mkdir()
-            (folder / 'keys.psk').write_text('qemu:' + '5a' * 16 + '\n')
+            directory = self.directory / side
+            directory.mkdir()
+            (directory / 'keys.psk').write_text('qemu:' + '5a' * 16 + '\n')
         return options.TlsCredentials(
-            self.folder / 'source', self.folder / 'destination', 'psk')
+            self.directory / 'source', self.directory / 'destination', 'psk')
 
     def scenario(self, **migration):
         one = self.begun(migration={'tls': self.credentials(), **migration})

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Storage that fails, hangs or crawls, at the destination."""
 
-from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.tests.functional.migration import case
 from nova_dedup_migrate.tests.functional.migration import scripted
+from testkit import spec
 
 PAGES = case.PAGES
 GROUP = 'crawl'
@@ -13,7 +13,7 @@ class StorageFaultsTest(case.MigrationCase):
 
     def behind(self, driver, **filter):
         """The shared disk, seen through a filter."""
-        path = self.folder / 'disk0.raw'
+        path = self.directory / 'disk0.raw'
         child = 'image' if driver == 'blkdebug' else 'file'
         return [spec.Disk(blockdev=(
             {'driver': 'file', 'node-name': 'disk0-file',
@@ -124,5 +124,5 @@ class StorageFaultsTest(case.MigrationCase):
         for number, page in enumerate(PAGES):
             arrived.read(page, scripted.DATA + number * 8)
         one.source.pause()
-        image = one.source.save_memory(self.folder)
+        image = one.source.save_memory(self.directory)
         self.assertEqual([], one.model.wrong_pages(image))

@@ -78,5 +78,5 @@ class SwitchoverTest(case.MigrationCase):
             lambda: one.source.dedup_statistics().incoming.backlog == 0,
             'the reads')
         one.source.pause()
-        image = one.source.save_memory(self.folder)
+        image = one.source.save_memory(self.directory)
         self.assertEqual([], one.model.wrong_pages(image))

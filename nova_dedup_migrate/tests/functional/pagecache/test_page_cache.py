@@ -9,18 +9,18 @@ import dataclasses
 import shutil
 import time
 
+from guests.lister import image
+from guests.lister import rig
 from nova_dedup_migrate.hypervisor import channel
-from nova_dedup_migrate.hypervisor import direct
-from nova_dedup_migrate.hypervisor import memory
-from nova_dedup_migrate.hypervisor import options
-from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.pagecache import ask
 from nova_dedup_migrate.pagecache import port
 from nova_dedup_migrate.pagecache import transport
 from nova_dedup_migrate.tests import base
-from nova_dedup_migrate.tests.functional import qemus
-from nova_dedup_migrate.tests.functional.lister import image
-from nova_dedup_migrate.tests.functional.lister import rig
+from testkit import direct
+from testkit import memory
+from testkit import options
+from testkit import qemus
+from testkit import spec
 
 MIB = 24
 FILL = ('mount -t ext4 /dev/vda /mnt; '
@@ -37,7 +37,7 @@ class PageCacheTest(base.TestCase):
         if reason:
             self.skipTest(reason)
         super().setUp()
-        self.folder = self.temporary_dir()
+        self.directory = self.temporary_dir()
 
     def booted(self, *disks):
         rigged = rig.Guest(
@@ -49,7 +49,7 @@ class PageCacheTest(base.TestCase):
 
     def disk(self, name='disk'):
         try:
-            return rig.make_disk(self.folder / name, 96, 'ext4')
+            return rig.make_disk(self.directory / name, 96, 'ext4')
         except FileNotFoundError as error:
             self.skipTest('%s is not installed' % error.filename)
 
@@ -92,8 +92,9 @@ class PageCacheTest(base.TestCase):
         source.arm_dedup(copy='own')
         last = source.migrate(destination, options.MigrationOptions(
             paused=True)).wait(300)
-        result = memory.compare(source.save_memory(self.folder / 'source'),
-                                destination.save_memory(self.folder / 'there'))
+        result = memory.compare(
+            source.save_memory(self.directory / 'source'),
+            destination.save_memory(self.directory / 'there'))
         self.assertEqual(0, result.differing, result.addresses)
         self.assertGreater(last.dedup.source.record_pages,
                            0.9 * found.taken_pages)

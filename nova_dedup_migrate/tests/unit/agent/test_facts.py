@@ -7,8 +7,8 @@ from unittest import mock
 from nova_dedup_migrate.agent import emulator
 from nova_dedup_migrate.agent import facts
 from nova_dedup_migrate.agent import storage_rates
-from nova_dedup_migrate.agent.identity import answer
-from nova_dedup_migrate.agent.identity import nodes
+from nova_dedup_migrate.identity import answer
+from nova_dedup_migrate.identity import nodes
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.tests import base
 

@@ -3,10 +3,10 @@
 
 from unittest import mock
 
-from nova_dedup_migrate.agent import access
-from nova_dedup_migrate.agent import rbd
 from nova_dedup_migrate.agent import storage_rates
-from nova_dedup_migrate.agent.identity import nodes
+from nova_dedup_migrate.identity import nodes
+from nova_dedup_migrate.images import access
+from nova_dedup_migrate.images import rbd
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.tests import base
 

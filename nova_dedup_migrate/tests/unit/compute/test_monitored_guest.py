@@ -3,37 +3,41 @@ from unittest import mock
 
 import libvirt
 from nova import exception
+from nova import objects
 from nova.virt.libvirt import guest as libvirt_guest
+import oslo_messaging
 
-from nova_dedup_migrate.compute import attempt
-from nova_dedup_migrate.compute import figures
+from nova_dedup_migrate.compute import monitored_guest
 from nova_dedup_migrate.hypervisor import progress
 from nova_dedup_migrate.hypervisor import statistics
-from nova_dedup_migrate.tasks import record
+from nova_dedup_migrate.operations import operation as operations
+from nova_dedup_migrate.operations import session as compute_session
 from nova_dedup_migrate.tests import base
-from nova_dedup_migrate.tests.unit.compute.test_attempt import libvirt_error
+from nova_dedup_migrate.tests.unit.compute import fakes
+from nova_dedup_migrate.tests.unit.compute.fakes import libvirt_error
 
 MIB = 1 << 20
 
 
-class MigratingGuestTest(base.TestCase):
+class MonitoredGuestTest(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.attempt = mock.create_autospec(attempt.Attempt, instance=True)
-        self.attempt.record = record.MigrationRecord(
-            'migration', 'instance', 'here', 'there', 'auto', 'nova.conf')
+        self.session = mock.create_autospec(compute_session.Session,
+                                            instance=True)
+        self.saved = []
+        self.session.operation = fakes.operation(self.saved)
         self.info = libvirt_guest.JobInfo(
             type=libvirt.VIR_DOMAIN_JOB_UNBOUNDED, memory_total=100 * MIB,
             memory_processed=20 * MIB, memory_remaining=30 * MIB)
         self.guest = mock.create_autospec(libvirt_guest.Guest, instance=True)
         self.guest.get_job_info.return_value = self.info
         self.reopen = mock.Mock(spec=[])
-        self.seen = figures.MigratingGuest(self.guest, self.attempt,
-                                           self.reopen)
+        self.seen = monitored_guest.MonitoredGuest(
+            self.guest, self.session, self.reopen)
 
     def see(self, **source):
-        self.attempt.record.see(progress.Progress(
+        self.session.operation.see(progress.Progress(
             status='active', rounds=1, dedup=statistics.DedupStatistics(
                 source=statistics.SourceStatistics(**source))))
 
@@ -48,7 +52,8 @@ class MigratingGuestTest(base.TestCase):
         self.check(20, 30)
 
     def test_stock(self):
-        self.attempt.record.see(progress.Progress(status='active', rounds=1))
+        self.session.operation.see(progress.Progress(status='active',
+                                                     rounds=1))
         self.check(20, 30)
 
     def test_fetched_and_outstanding(self):
@@ -64,20 +69,20 @@ class MigratingGuestTest(base.TestCase):
         self.see(storage_pages=40 * 256)
         self.assertEqual(20 * MIB, self.seen.get_job_info().memory_processed)
 
-    def test_tells_of_the_job(self):
+    def test_session_sees_the_job(self):
         self.seen.get_job_info()
-        self.attempt.job_seen.assert_called_once_with(self.guest)
+        self.session.see_job.assert_called_once_with(self.guest)
 
     def test_no_job(self):
         self.info.type = libvirt.VIR_DOMAIN_JOB_NONE
         self.seen.get_job_info()
-        self.attempt.job_seen.assert_not_called()
+        self.session.see_job.assert_not_called()
 
     def lose(self, *found):
         self.guest.get_job_info.side_effect = libvirt_error(
             libvirt.VIR_ERR_RPC)
         self.reopen.side_effect = found
-        patch = mock.patch.object(figures, '_INTERVAL_S', 0)
+        patch = mock.patch.object(monitored_guest, '_INTERVAL_S', 0)
         patch.start()
         self.addCleanup(patch.stop)
 
@@ -99,7 +104,7 @@ class MigratingGuestTest(base.TestCase):
                          self.seen.get_job_info().type)
 
     def test_libvirtd_stays_away(self):
-        with mock.patch.object(figures, 'LIBVIRT_S', 0):
+        with mock.patch.object(monitored_guest, 'LIBVIRT_S', 0):
             self.lose()
             self.assertRaises(libvirt.libvirtError, self.seen.get_job_info)
 
@@ -115,7 +120,7 @@ class MigratingGuestTest(base.TestCase):
         self.lose()
         error = libvirt_error(libvirt.VIR_ERR_INTERNAL_ERROR)
         self.guest.get_job_info.side_effect = error
-        with mock.patch.object(figures, 'QEMU_S', 0):
+        with mock.patch.object(monitored_guest, 'QEMU_S', 0):
             self.assertIs(error, self.assertRaises(
                 libvirt.libvirtError, self.seen.get_job_info))
 
@@ -125,3 +130,42 @@ class MigratingGuestTest(base.TestCase):
         self.seen.migrate_configure_max_downtime(500)
         self.guest.migrate_configure_max_downtime.assert_called_once_with(
             500)
+
+    def test_a_pause_is_in_the_undo_log_first(self):
+        self.guest.pause.side_effect = lambda: self.assertEqual(
+            ['requested'], self.saved)
+        self.seen.pause()
+        self.guest.pause.assert_called_once_with()
+        self.assertEqual([operations.UNDO_PAUSE],
+                         self.session.operation.durable.undo)
+
+
+class MonitoredRecordTest(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.record = mock.create_autospec(objects.Migration, instance=True)
+        self.record.uuid = self.record.instance_uuid = fakes.UUID
+        self.data = mock.Mock(migration=self.record)
+
+    def test_the_bus_is_away(self):
+        self.record.save.side_effect = oslo_messaging.MessagingTimeout('x')
+        seen = monitored_guest.MonitoredData(self.data).migration
+        seen.status = 'running (post-copy)'
+        seen.save()
+        self.assertEqual('running (post-copy)', self.record.status)
+        self.record.save.assert_called_once_with()
+
+    def test_other_errors_pass(self):
+        self.record.save.side_effect = exception.MigrationNotFound(
+            migration_id=1)
+        self.assertRaises(exception.MigrationNotFound,
+                          monitored_guest.MonitoredRecord(self.record).save)
+
+    def test_data_is_novas(self):
+        data = objects.LibvirtLiveMigrateData(
+            block_migration=True, migration=objects.Migration())
+        seen = monitored_guest.MonitoredData(data)
+        self.assertTrue(seen.block_migration)
+        self.assertIn('block_migration', seen)
+        self.assertNotIn('vifs', seen)

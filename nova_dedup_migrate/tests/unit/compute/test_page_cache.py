@@ -35,10 +35,10 @@ class AskerTest(base.TestCase):
             limits.seconds, limits.memory_kib, limits.extents))
 
     def test_ways(self):
-        self.assertIsNone(self.asker(ways=[]))
+        self.assertIsNone(self.asker(transports=[]))
         self.assertEqual(['agent', 'port'], self.asker(
-            ways=['agent', 'port', 'agent'])[0])
-        self.assertRaises(ValueError, self.asker, ways=['telepathy'])
+            transports=['agent', 'port', 'agent'])[0])
+        self.assertRaises(ValueError, self.asker, transports=['telepathy'])
 
 
 class PortTest(base.TestCase):

@@ -4,10 +4,15 @@ from unittest import mock
 
 import libvirt
 
-from nova_dedup_migrate.hypervisor import peer
 from nova_dedup_migrate.hypervisor import libvirt_monitor
+from nova_dedup_migrate.hypervisor import peer
 from nova_dedup_migrate.tests import base
-from nova_dedup_migrate.tests.unit.compute.test_attempt import libvirt_error
+
+
+def libvirt_error(code):
+    error = libvirt.libvirtError('test')
+    error.err = (code, libvirt.VIR_FROM_QEMU, 'test', 2, '', '', '', -1, -1)
+    return error
 
 
 class GuestStateTest(base.TestCase):

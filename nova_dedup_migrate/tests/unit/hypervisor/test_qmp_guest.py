@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 from unittest import mock
 
-from nova_dedup_migrate.hypervisor import direct
 from nova_dedup_migrate.hypervisor import errors
-from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.hypervisor import test_sampling
+from testkit import direct
+from testkit import spec
 
 GIB = 1 << 30
 

@@ -106,6 +106,27 @@ class DedupStatisticsTest(base.TestCase):
             self.assertEqual(names, ours, struct)
 
 
+class DiskHintsTest(base.TestCase):
+
+    GOOD = {'device': 'virtio-disk0', 'hints': 9, 'sampled': 5, 'valid': 4}
+
+    def test_good(self):
+        self.assertEqual(
+            statistics.DiskHints('virtio-disk0', 9, sampled=5, valid=4),
+            statistics.DiskHints.from_qmp({**self.GOOD, 'later': 1}))
+
+    def test_malformed(self):
+        for changes in ({'hints': -1}, {'hints': 4}, {'sampled': 3},
+                        {'sampled': 2 ** 64}, {'valid': 'x'},
+                        {'device': None}, {'device': 5}):
+            self.assertRaises(errors.MalformedReply,
+                              statistics.DiskHints.from_qmp,
+                              {**self.GOOD, **changes})
+        for reply in (None, [], 'x'):
+            self.assertRaises(errors.MalformedReply,
+                              statistics.DiskHints.from_qmp, reply)
+
+
 class IncomingEventTest(base.TestCase):
 
     def test_event(self):

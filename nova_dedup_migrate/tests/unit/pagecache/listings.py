@@ -2,7 +2,7 @@
 """Makes listings for tests, right ones and wrong ones.
 
 The other half of pagecache.parser, written from the header
-guest/include/listing-format.h; it checks nothing.
+lister/include/listing-format.h; it checks nothing.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from nova_dedup_migrate.hypervisor import events
-from nova_dedup_migrate.tasks import pause
+from nova_dedup_migrate.tasks import downtime
 from nova_dedup_migrate.tests import base
 
 
@@ -11,7 +11,7 @@ def made(*entries):
             for number, (time, name, status) in enumerate(entries)]
 
 
-class PauseTest(base.TestCase):
+class DowntimeTest(base.TestCase):
 
     def test_table(self):
         begin = ((1.0, 'MIGRATION', 'setup'), (1.1, 'MIGRATION', 'active'),
@@ -37,5 +37,5 @@ class PauseTest(base.TestCase):
                        (4.0, 'MIGRATION', 'completed'))),
                 (None, ((5.0, 'STOP', None), (6.0, 'MIGRATION', None),
                         (7.0, 'MIGRATION', 7)))):
-            self.assertEqual(expected, pause.of_events(made(*entries)),
+            self.assertEqual(expected, downtime.of_events(made(*entries)),
                              entries)

@@ -9,6 +9,7 @@
  *
  *   hints.c      which place each page was read from or written to last
  *   map.c        the same from outside (the guest's page cache)
+ *   sample.c     how many of them still hold
  *   resolver.c   guest offsets -> offsets in the nodes of the backing chain
  *   source.c     the course of a migration; source-*.c  its records, answers,
  *                beginning and end
@@ -255,6 +256,7 @@ typedef struct DedupInject {
     bool no_redirty;            /* BREAKS: forget what is outstanding */
     bool no_flush;              /* BREAKS: no multifd flush after records */
     bool trust_acks;            /* BREAKS: stale answers count */
+    bool no_compare;            /* BREAKS: any hint sampled is valid */
 } DedupInject;
 extern DedupInject dedup_inject;
 void dedup_inject_init(void);

@@ -6,8 +6,8 @@ import tempfile
 
 from nova_dedup_migrate.hypervisor import progress
 from nova_dedup_migrate.hypervisor import statistics
-from nova_dedup_migrate.tests.functional import bootsector
 from nova_dedup_migrate.tests.functional.hypervisor.suites import suite
+from testkit import bootsector
 
 
 class DedupSuite(suite.Suite):

@@ -7,9 +7,9 @@ from nova_dedup_migrate.hypervisor import agent
 from nova_dedup_migrate.hypervisor import channel
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import memory
-from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.pagecache import devices
 from nova_dedup_migrate.tests.functional.hypervisor.suites import suite
+from testkit import spec
 
 
 class FactsSuite(suite.Suite):

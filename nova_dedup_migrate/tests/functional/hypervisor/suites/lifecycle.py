@@ -2,8 +2,8 @@
 """Start, stop, monitor."""
 
 from nova_dedup_migrate.hypervisor import errors
-from nova_dedup_migrate.hypervisor import memory
 from nova_dedup_migrate.tests.functional.hypervisor.suites import suite
+from testkit import memory
 
 
 class LifecycleSuite(suite.Suite):

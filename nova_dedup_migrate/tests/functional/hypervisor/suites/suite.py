@@ -5,9 +5,9 @@ import os
 import tempfile
 
 from nova_dedup_migrate.hypervisor import errors
-from nova_dedup_migrate.hypervisor import memory
-from nova_dedup_migrate.hypervisor import options
-from nova_dedup_migrate.tests.functional import bootsector
+from testkit import bootsector
+from testkit import memory
+from testkit import options
 
 MIB = 1 << 20
 
@@ -45,10 +45,10 @@ class Suite:
 
     def assert_same_memory(self, source, destination):
         """Compare all RAM of two guests that do not run."""
-        with self.memory_dir() as folder:
+        with self.memory_dir() as directory:
             self.assert_identical(
-                source.save_memory(folder + '/source'),
-                destination.save_memory(folder + '/destination'))
+                source.save_memory(directory + '/source'),
+                destination.save_memory(directory + '/destination'))
 
     def memory_dir(self):
         # Memory, if there is enough of it, is faster than a disk.
@@ -92,12 +92,12 @@ class Suite:
     def assert_paused_arrives(self, source, destination, **given):
         """Migrate a guest that does not run; compare its RAM."""
         source.pause()
-        with self.memory_dir() as folder:
-            before = source.save_memory(folder + '/before')
+        with self.memory_dir() as directory:
+            before = source.save_memory(directory + '/before')
             final = self.migrate(source, destination, **given).wait(60)
             self.assert_left(source)
             self.assertEqual('paused', destination.run_state())
-            after = destination.save_memory(folder + '/after')
+            after = destination.save_memory(directory + '/after')
             self.assert_identical(before, after)
         destination.cont()
         self.assert_works(destination)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles the programs that run in guests.
+
+``src/`` holds what several of them are made of; each guest has its own
+sources beside it.
+"""
+
+from pathlib import Path
+
+from guests.errors import run
+
+#: pattern.h, the content of test pages; ports, serial and virtio-serial;
+#: fill, which writes files with that content.
+SOURCE = Path(__file__).parent / 'src'
+#: The page-cache lister.
+LISTER = Path(__file__).parents[1] / 'lister'
+
+
+def compile_program(sources: list[Path], out: Path, *flags: str) -> None:
+    """Compile C files into a program.
+
+    :raises BuildError: there is no compiler, or it fails
+    """
+    run(
+        ['gcc', '-std=gnu11', '-O2', '-Wall', '-Wextra', '-pthread']
+        + [f'-I{SOURCE}', *flags, '-s', '-o', str(out)]
+        + [str(path) for path in sources]
+    )
+
+
+def compile_fill(out: Path) -> None:
+    """Compile the program that fills a directory with test files."""
+    compile_program([SOURCE / 'fill.c'], out)
+
+
+def fill_sources() -> list[Path]:
+    return [SOURCE / 'fill.c', SOURCE / 'pattern.h']
+
+
+def compile_lister(directory: Path, tools: str = '') -> Path:
+    """Compile the page-cache lister in a directory; its path.
+
+    :param tools: prefix of the names of another architecture's compiler
+    """
+    run(['make', '-s', '-C', LISTER, f'OUT={directory}', f'CC={tools}gcc'])
+    return directory / 'page-cache-lister'
+
+
+def lister_sources() -> list[Path]:
+    return [
+        LISTER / 'Makefile',
+        *(LISTER / 'src').glob('*.[ch]'),
+        *(LISTER / 'include').glob('*.h'),
+    ]

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The content every test page has, as a function of where it belongs.
+ *
+ *   start(seed, object, page, version) -> 64-bit state, never zero
+ *   word 0 of the page  = the state
+ *   word i              = xorshift64(word i - 1)
+ *
+ * An object is a file (its number on the disk) or ANON_OBJECT.  A page is
+ * 4096 B, words are little endian.  The sequence passes for random, so
+ * neither zlib nor zstd nor another page can make it smaller, and each
+ * word costs six cheap operations, which matters under emulation.
+ *
+ * The guest, the host tool that fills disks and guests/synthetic/pattern.py
+ * share this definition; a unit test compares the latter two.
+ */
+#ifndef PATTERN_H
+#define PATTERN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define PAGE_BYTES 4096
+#define PAGE_WORDS (PAGE_BYTES / 8)
+#define ANON_OBJECT (UINT64_C(1) << 40)
+
+static inline uint64_t pattern_mix(uint64_t x)
+{
+    x += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+static inline uint64_t pattern_start(uint64_t seed, uint64_t object,
+                                     uint64_t page, uint32_t version)
+{
+    uint64_t x = pattern_mix(seed);
+
+    x = pattern_mix(x ^ object);
+    x = pattern_mix(x ^ page);
+    x = pattern_mix(x ^ version);
+    return x ? x : 1;
+}
+
+static inline uint64_t pattern_next(uint64_t x)
+{
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    return x;
+}
+
+static inline void pattern_fill(void *page, uint64_t x)
+{
+    uint64_t *word = page;
+
+    for (size_t i = 0; i < PAGE_WORDS; i++) {
+        word[i] = x;
+        x = pattern_next(x);
+    }
+}
+
+/* Index of the first wrong word, or -1; *expected is what it should be. */
+static inline int pattern_check(const void *page, uint64_t x,
+                                uint64_t *expected)
+{
+    const uint64_t *word = page;
+
+    for (int i = 0; i < PAGE_WORDS; i++) {
+        if (word[i] != x) {
+            *expected = x;
+            return i;
+        }
+        x = pattern_next(x);
+    }
+    return -1;
+}
+
+#endif

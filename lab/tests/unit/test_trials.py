@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+from lab import fault_campaign
+from lab import faults
+from lab import settings
+from lab import trials
+from nova_dedup_migrate.tests import base
+
+_ALL = ('before', 'during', 'end')
+
+
+class TestLedger(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.path = self.temporary_dir() / 'faults.jsonl'
+        self.ledger = trials.Ledger(self.path)
+
+    def test_nothing_was_tried(self):
+        self.assertEqual([], self.ledger.trials())
+        self.assertEqual([('a', 'end')],
+                         self.ledger.missing([('a', 'end')], 1))
+
+    def test_trials_are_kept(self):
+        trial = trials.Trial('a', 'end', problems=['lost'])
+        self.ledger.add(trial)
+        self.assertEqual([trial], trials.Ledger(self.path).trials())
+
+    def test_a_line_that_was_cut_off(self):
+        self.ledger.add(trials.Trial('a', 'end'))
+        with self.path.open('a') as file:
+            file.write('{"fault": "b", "mom')
+        again = trials.Ledger(self.path)
+        self.assertEqual(1, len(again.trials()))
+        again.add(trials.Trial('c', 'end'))
+        self.assertEqual(['a', 'c'], [
+            one.fault for one in trials.Ledger(self.path).trials()])
+
+    def test_what_was_tried_is_not_tried_again(self):
+        self.ledger.add(trials.Trial('a', 'end', problems=['lost']))
+        wanted = [('a', 'before'), ('a', 'end')]
+        self.assertEqual([('a', 'before')], self.ledger.missing(wanted, 1))
+        self.assertEqual([('a', 'before'), *wanted],
+                         self.ledger.missing(wanted, 2))
+
+    def test_clear(self):
+        self.ledger.add(trials.Trial('a', 'end'))
+        self.ledger.clear()
+        self.ledger.clear()
+        self.assertEqual([], self.ledger.trials())
+
+    def test_table(self):
+        text = trials.show([trials.Trial('a', 'end', problems=['x', 'y']),
+                            trials.Trial('b', 'end')])
+        self.assertTrue(text.splitlines()[2].endswith('x; y'))
+        self.assertTrue(text.splitlines()[3].endswith('-'))
+
+
+class TestPairs(base.TestCase):
+
+    def pairs(self, *patterns, **values):
+        return fault_campaign.pairs(patterns, _ALL,
+                                    settings.Settings(**values))
+
+    def test_patterns(self):
+        self.assertEqual(
+            {'link-cut', 'link-cut-long', 'abort'},
+            {name for name, _moment in self.pairs('link-cut*', 'abort')})
+
+    def test_each_moment(self):
+        self.assertEqual([('abort', moment) for moment in _ALL],
+                         self.pairs('abort'))
+
+    def test_concurrent_migrations_have_no_moment(self):
+        self.assertEqual([('two-at-once', '-')], self.pairs('two*'))
+
+    def test_a_lab_without_a_nas(self):
+        self.assertEqual(12, len(self.pairs('nas-*')))
+        self.assertEqual([], self.pairs('nas-*', profile='local'))
+
+    def test_all(self):
+        self.assertEqual(set(fault_campaign.NAMES),
+                         {name for name, _moment in self.pairs('*')})
+
+    def test_names_are_those_of_the_faults(self):
+        for name, fault in faults.FAULTS.items():
+            self.assertEqual(name, fault.name)

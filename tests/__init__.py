@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All tests of the repository in one run of stestr.
+
+Tests are beside what they test; the packages in here only find them.
+"""
+
+import pathlib
+import unittest
+
+TOP = pathlib.Path(__file__).resolve().parents[1]
+#: Packages whose tests are run, those first that others are built on.
+PACKAGES = ('nova_dedup_migrate', 'testkit', 'guests', 'lab', 'benchmarks')
+
+
+def find(*directories, pattern=None):
+    """Return the tests of directories.
+
+    :param directories: (directory, top), both relative to the repository;
+        names of modules begin at top
+    """
+    # a loader keeps the first top it is given
+    return unittest.TestSuite(
+        unittest.TestLoader().discover(
+            str(TOP / directory), pattern or 'test*.py', str(TOP / top))
+        for directory, top in directories)

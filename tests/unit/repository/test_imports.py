@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may import whom; doc/source/contributor/layout.rst draws it."""
+
+import ast
+import unittest
+
+import tests
+
+#: Package -> packages of this repository it may import.
+_MAY = {
+    'nova_dedup_migrate': (),
+    'testkit': ('nova_dedup_migrate',),
+    'guests': ('nova_dedup_migrate', 'testkit'),
+    'lab': ('nova_dedup_migrate', 'testkit', 'guests'),
+    'benchmarks': ('nova_dedup_migrate', 'testkit', 'guests', 'lab'),
+}
+#: The product's tests may use more than the product.
+_PRODUCT_TESTS = ('testkit', 'guests')
+#: Packages of the product that do without Nova.
+_WITHOUT_NOVA = ('agent', 'cmd', 'conf', 'hypervisor', 'pagecache',
+                 'planner', 'reports', 'rpc')
+
+
+def imported(source):
+    """Yield the modules that a program imports, by full name."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                raise ValueError('line %d: a relative import' % node.lineno)
+            yield from (f'{node.module}.{alias.name}'
+                        for alias in node.names)
+
+
+def forbidden(package, path, source):
+    """Yield sentences about imports that are not allowed.
+
+    :param path: of the file, relative to the repository
+    """
+    allowed = {package, *_MAY[package]}
+    if path.startswith('nova_dedup_migrate/tests/'):
+        allowed |= set(_PRODUCT_TESTS)
+    for name in imported(source):
+        top = name.partition('.')[0]
+        if top in _MAY and top not in allowed:
+            yield '%s imports %s' % (path, name)
+        if (top == 'nova' and path.split('/')[:1] == ['nova_dedup_migrate']
+                and path.split('/')[1] in _WITHOUT_NOVA):
+            yield '%s imports %s' % (path, name)
+
+
+class ImportsTest(unittest.TestCase):
+
+    def test_packages_import_only_those_below(self):
+        found, files = [], 0
+        for package in _MAY:
+            for path in sorted((tests.TOP / package).rglob('*.py')):
+                files += 1
+                found += forbidden(package,
+                                   str(path.relative_to(tests.TOP)),
+                                   path.read_text())
+        self.assertGreater(files, 300)
+        self.assertEqual([], found)
+
+    def test_each_kind_of_import_is_found(self):
+        for line in ('import lab', 'import lab.cli', 'from lab import cli',
+                     'from lab.hosts import lab as labs',
+                     'def f():\n    import lab.cli as one'):
+            for package, path in (
+                    ('nova_dedup_migrate', 'nova_dedup_migrate/native.py'),
+                    ('nova_dedup_migrate',
+                     'nova_dedup_migrate/tests/base.py'),
+                    ('guests', 'guests/tests/unit/test_cpio.py')):
+                self.assertEqual(1, len(list(forbidden(package, path,
+                                                       line))), line)
+            self.assertEqual([], list(forbidden(
+                'benchmarks', 'benchmarks/demo.py', line)))
+        self.assertEqual([], list(forbidden(
+            'nova_dedup_migrate', 'nova_dedup_migrate/tests/base.py',
+            'from testkit import spec')))
+        self.assertEqual(1, len(list(forbidden(
+            'nova_dedup_migrate', 'nova_dedup_migrate/planner/plan.py',
+            'from nova import exception'))))
