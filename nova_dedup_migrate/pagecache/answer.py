@@ -20,8 +20,6 @@ TAKEN, PARTIAL = 'taken', 'partial'
 #: time; the guest or QEMU sent an error.
 SKIPPED, UNAVAILABLE, TIMEOUT, REFUSED = (
     'skipped', 'unavailable', 'timeout', 'refused')
-#: The name that tasks.page_cache uses.
-NOT_ASKED = SKIPPED
 _MOST_NOTES = 32
 
 

@@ -15,6 +15,7 @@ from cattrs.preconf import json as preconf
 from nova_dedup_migrate.planner import plan
 from nova_dedup_migrate.reports import report
 
+_Kind = typing.TypeVar('_Kind')
 _BAND = ('low', 'likely', 'high')
 
 
@@ -88,12 +89,12 @@ def structure(value: typing.Any) -> report.Report:
     return structure_as(value, report.Report, 'report')
 
 
-def structure_as(value, kind, path):
-    """Return an object of a dataclass of what JSON has.
+def structure_as(value: typing.Any, kind: type[_Kind], path: str) -> _Kind:
+    """Return an object of a dataclass, of dicts, lists and values.
 
     :param kind: the dataclass
-    :param path: how the object is named in errors
-    :raises ValueError: with what is wrong
+    :param path: name of the object in errors
+    :raises ValueError: it is not one; the message has the reason
     """
     try:
         return _CONVERTER.structure(value, kind)

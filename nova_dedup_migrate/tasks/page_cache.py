@@ -60,11 +60,11 @@ class ListPageCache(base.Task):
     def _list(self, given: planner_facts.Facts) -> answer.Answer:
         """Return an Answer; nothing is raised."""
         if self._asker is None:
-            return answer.Answer(answer.NOT_ASKED, 'switched off')
+            return answer.Answer(answer.SKIPPED, 'switched off')
         try:
             reason = asking.obstacle(given)
             if reason:
-                return answer.Answer(answer.NOT_ASKED, reason)
+                return answer.Answer(answer.SKIPPED, reason)
             self.operation.will(operations.UNDO_MAP)
             return _RUNNER.run(self._limit + _SLACK_S, self._request,
                                self._asker, asking.usable(given))

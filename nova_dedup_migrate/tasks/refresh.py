@@ -92,4 +92,4 @@ class Refresh:
             self._given_up = True
             self._operation.page_cache = dataclasses.replace(
                 before, notes=before.notes + (
-                    'asked again: %s: %s' % (found.outcome, found.reason),))
+                    'listed again: %s: %s' % (found.outcome, found.reason),))

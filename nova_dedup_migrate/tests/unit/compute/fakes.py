@@ -5,6 +5,7 @@ import libvirt
 from nova import objects
 
 from nova_dedup_migrate.operations import operation as operations
+from nova_dedup_migrate.tests.unit.operations import samples
 
 # Nova makes its classes known when a service starts.
 objects.register_all()
@@ -25,10 +26,8 @@ def operation(saved=None, **fields):
     :param saved: list that takes the phase each time it is written
     :param fields: of operations.Durable
     """
-    durable = operations.Durable(**{
-        'id': MIGRATION, 'kind': operations.LIVE_MIGRATION, 'subject': UUID,
-        'source': 'here', 'destination': 'there', 'strategy': 'auto',
-        'strategy_source': 'nova.conf', **fields})
-    return operations.Operation(
-        durable, lambda one: (saved if saved is not None else []).append(
-            one.phase))
+    return samples.make(
+        lambda one: (saved if saved is not None else []).append(one.phase),
+        **{'id': MIGRATION, 'subject': UUID, 'source': 'here',
+           'destination': 'there', 'strategy_source': 'nova.conf',
+           'phase': operations.REQUESTED, **fields})

@@ -98,7 +98,7 @@ class FactsCollectorTest(base.TestCase):
             vm_state=vm_states.ACTIVE)
         self.data = objects.LibvirtLiveMigrateData(
             block_migration=False, bdms=[])
-        self.record = fakes.record()
+        self.operation = fakes.operation()
         self.link_rate = mock.Mock(spec=[], return_value=1.25e7)
         self.challenged = None
         patch = mock.patch.object(challenge, 'challenge', autospec=True,
@@ -116,7 +116,7 @@ class FactsCollectorTest(base.TestCase):
     def collect(self):
         return facts_collector.FactsCollector(
             self.driver, self.agents, self.guest, self.instance, self.data,
-            self.record, self.link_rate).collect('context')
+            self.operation, self.link_rate).collect('context')
 
     def without_agent(self):
         """The agent of the source does not answer."""
@@ -133,7 +133,7 @@ class FactsCollectorTest(base.TestCase):
         context, host, request = self.agents.facts.call_args.args
         self.assertEqual(
             ('context', 'there', self.instance.uuid,
-             self.record.migration_uuid, '/usr/bin/qemu-system-x86_64'),
+             self.operation.migration_uuid, '/usr/bin/qemu-system-x86_64'),
             (context, host, request.instance_uuid, request.migration_uuid,
              request.emulator))
 
@@ -163,7 +163,7 @@ class FactsCollectorTest(base.TestCase):
             memory=1 << 30, resident=1 << 28, hint_pages=0, dirty_rate=0.0,
             map_pages=0), found.guest)
         self.assertEqual({0}, {disk.hint_pages for disk in found.disks})
-        self.link_rate.assert_called_once_with('context', 'there', True)
+        self.link_rate.assert_called_once_with('there')
         self.assertEqual(1.25e7, found.link.measured)
 
     def test_agent_has_no_sample_of_the_guest(self):
@@ -184,7 +184,7 @@ class FactsCollectorTest(base.TestCase):
             in_use=9e8, in_use_error=1e7, valid_share=0.75), found.guest)
         self.assertEqual(1.25e7, found.link.measured)
         self.assertTrue(found.destination.patched)
-        self.assertEqual([], self.record.warnings)
+        self.assertEqual([], self.operation.warnings)
 
     def test_survey_fails(self):
         self.agents.survey.side_effect = errors.AgentUnavailable(
@@ -234,7 +234,7 @@ class FactsCollectorTest(base.TestCase):
             what='x', seconds=1)
         found = self.collect().guest
         self.assertEqual((None, 1 << 28), (found.in_use, found.resident))
-        self.assertIn('sampling memory', self.record.warnings[0])
+        self.assertIn('sampling memory', self.operation.warnings[0])
 
     def test_memory_in_huge_pages(self):
         xml = test_disks.XML.replace(
@@ -261,7 +261,7 @@ class FactsCollectorTest(base.TestCase):
         self.guest.dirty_rate.side_effect = hypervisor_errors.WaitTimeout(
             what='x', seconds=1)
         self.assertEqual(0, self.collect().guest.dirty_rate)
-        self.assertEqual(1, len(self.record.warnings))
+        self.assertEqual(1, len(self.operation.warnings))
 
     def test_shared(self):
         found = {disk.target: disk for disk in self.collect().disks}
@@ -327,7 +327,7 @@ class FactsCollectorTest(base.TestCase):
         self.agents.hello.side_effect = errors.AgentUnavailable(
             'there', 'no answer within 2 s')
         found = self.collect()
-        self.link_rate.assert_called_once_with('context', 'there', False)
+        self.link_rate.assert_called_once_with('there')
         self.assertEqual(1.25e7, found.link.measured)
 
     def test_destination_is_stock(self):

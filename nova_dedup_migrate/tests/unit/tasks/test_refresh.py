@@ -79,7 +79,7 @@ class RefreshTest(base.TestCase):
         self.now += 600
         self.assertEqual(1, self.look())
         self.assertEqual((FIRST.taken_pages, 1, (
-            'asked again: timeout: it hangs',)), (
+            'listed again: timeout: it hangs',)), (
             self.operation.page_cache.taken_pages,
             self.operation.page_cache.requests,
             self.operation.page_cache.notes))

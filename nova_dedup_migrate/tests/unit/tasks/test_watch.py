@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
 import itertools
+import math
 import threading
 from unittest import mock
 
@@ -71,30 +72,41 @@ class WatchTest(base.TestCase):
                        plan=STOCK)
         self.guest.disarm_dedup.assert_not_called()
         self.assertEqual('', self.operation.reason)
-        self.assertEqual(7.0, self.operation.durable.progress.seconds_left)
+        self.assertIsNotNone(self.operation.durable.progress)
 
     def test_without_a_plan(self):
         self.run_watch(fakes.look(0, record_pages=1), GONE)
         self.run_watch(fakes.look(1, record_pages=1), GONE, plan=None)
         self.replan.assert_not_called()
-        self.assertIsNone(self.operation.durable.progress)
+
+    def progress(self, *estimate, **look):
+        with mock.patch.object(watch.time, 'time', autospec=True,
+                               return_value=1800000000.0), \
+                mock.patch.object(replan, 'progress', autospec=True,
+                                  return_value=estimate) as progress:
+            self.run_watch(fakes.look(**look), GONE)
+        return progress.call_args.args
 
     def test_progress(self):
-        self.replan.return_value = replan.Decision(replan.KEEP, left=42.5)
-        with mock.patch.object(watch.time, 'time', autospec=True,
-                               return_value=1800000000.0):
-            self.run_watch(fakes.look(1, remaining=1 << 28), GONE)
+        self.operation.data_remaining = 1 << 29
+        plan, facts, seen = self.progress(0.75, 42.5, rounds=1,
+                                          remaining=1 << 28)
+        self.assertEqual((self.operation.plan, self.operation.facts),
+                         (plan, facts))
+        self.assertEqual((1 << 28, 1 << 28),
+                         (seen.remaining, seen.disk_remaining))
         self.assertEqual(report.Progress(0.75, 42.5, 1800000000.0),
                          self.operation.durable.progress)
 
-    def test_share(self):
-        for expected, total, remaining in (
-                (0.0, 0, 0), (1.0, 8, 0), (0.25, 8, 6),
-                # what is left is estimated, and may be more than all
-                (0.0, 8, 9), (1.0, 8, -1)):
-            self.assertEqual(expected, watch._share(dataclasses.replace(
-                fakes.look(), total_bytes=total,
-                remaining_bytes=remaining)))
+    def test_progress_while_disks_are_copied(self):
+        """QEMU's migration of memory has not begun."""
+        self.progress(0.1, 4000.0, rounds=0)
+        self.assertEqual(4000.0,
+                         self.operation.durable.progress.seconds_left)
+
+    def test_progress_without_an_end(self):
+        self.progress(0.5, math.inf)
+        self.assertIsNone(self.operation.durable.progress.seconds_left)
 
     def test_disarmed_in_flight(self):
         self.operation.will(operations.UNDO_ARM)
