@@ -18,7 +18,7 @@ from lab import errors
 from lab import guest
 from lab import instances
 from lab import migrations
-from lab import table
+from testkit import table
 
 
 @dataclasses.dataclass(frozen=True)

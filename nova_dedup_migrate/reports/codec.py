@@ -51,7 +51,7 @@ _CONVERTER = _converter()
 
 
 def plain(value: typing.Any) -> dict[str, typing.Any]:
-    """Return a Report, or another dataclass, as dicts, lists and values."""
+    """Return a dataclass as dicts, lists, numbers and text."""
     return typing.cast(dict[str, typing.Any], _CONVERTER.unstructure(value))
 
 
