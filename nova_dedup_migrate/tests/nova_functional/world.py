@@ -75,6 +75,7 @@ class World(adopt.WithOurDriver, libvirt_base.ServersTestBase):
         self._held = {}
         self._replace_outside()
         internals.hurry(self.replace)
+        internals.remove_monitors(self.replace)
         internals.replace_agents(self.replace, self._state_at,
                                  self._forget_at)
         for host in self.names():
@@ -219,14 +220,18 @@ class World(adopt.WithOurDriver, libvirt_base.ServersTestBase):
 
     # What the tests do
 
-    def boot(self, host='src', **more):
-        """Return a server with two volumes and a port."""
-        body = self._build_server(host=host, networks=[
+    def boot(self, host='src', networks=None, volume=None, **more):
+        """Return a server, by default with two volumes and a port.
+
+        :param volume: UUID of the only one it is to have
+        """
+        body = self._build_server(host=host, networks=networks or [
             {'port': self.neutron.port_1['id']}], **more)
         if not self.shared:
             del body['imageRef']
             body['block_device_mapping_v2'] = [{
-                'boot_index': 0, 'uuid': self.cinder.IMAGE_BACKED_VOL,
+                'boot_index': 0,
+                'uuid': volume or self.cinder.IMAGE_BACKED_VOL,
                 'source_type': 'volume', 'destination_type': 'volume'}]
         server = self.api.post_server({'server': body})
         server = self._wait_for_state_change(server, 'ACTIVE',
@@ -234,11 +239,15 @@ class World(adopt.WithOurDriver, libvirt_base.ServersTestBase):
         # Nova's fixture makes no disks, and so no directory.
         os.makedirs(os.path.join(self.hosts.directory(
             host, 'instances_path'), server['id']), exist_ok=True)
-        self.api.post_server_volume(server['id'], {'volumeAttachment': {
-            'volumeId': self.cinder.ISCSI_BACKED_VOL}})
-        self._wait_for_volume_attach(server['id'],
-                                     self.cinder.ISCSI_BACKED_VOL)
+        if volume is None:
+            self.attach(server, self.cinder.ISCSI_BACKED_VOL)
         return server
+
+    def attach(self, server, volume):
+        """Attach a volume to a server."""
+        self.api.post_server_volume(server['id'], {
+            'volumeAttachment': {'volumeId': volume}})
+        self._wait_for_volume_attach(server['id'], volume)
 
     def migrate(self, server, host):
         """Begin to migrate a server."""
