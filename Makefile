@@ -27,8 +27,18 @@ help: ## Show this list
 	    $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: both ## Migrate a small guest twice, stock and deduplicated; compare
+demo: demo-ready ## Migrate a small guest twice, stock and deduplicated; compare
 	$(RUN) python -m benchmarks.demo $(ARGS)
+
+# The environment and the guest wait for the network, QEMU for the
+# processors.
+.PHONY: demo-ready
+demo-ready:
+	@tools/bootstrap demo --packages
+	@qemu/build --small stock patched >/dev/null & \
+	tools/bootstrap demo && \
+	$(RUN) python -m guests.synthetic.image >/dev/null && \
+	wait $$! || { kill $$! 2>/dev/null; exit 1; }
 
 .PHONY: bench-shared-storage
 bench-shared-storage: both ## Measure against stock as the first paper does
@@ -59,6 +69,14 @@ lab-migrate: ## Migrate a guest in it, stock and deduplicated in turn
 .PHONY: lab-faults
 lab-faults: ## Inject faults during migrations and check the instances
 	@$(LAB_PYTHON) -m lab $(LAB) faults $(ARGS)
+
+.PHONY: lab-off-cost
+lab-off-cost: lab-ready both ## Compare it, with nothing to do, to LibvirtDriver
+	$(RUN_LAB) python -m benchmarks.off_cost $(ARGS)
+
+.PHONY: lab-concurrent
+lab-concurrent: lab-ready ## Migrate twenty guests at once; count what it takes
+	$(RUN_LAB) python -m benchmarks.concurrent_cost $(ARGS)
 
 .PHONY: lab-status
 lab-status: ## Show the lab's hosts and services

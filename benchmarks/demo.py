@@ -24,7 +24,9 @@ def plan_runs(options, given, directory: Path) -> list[run.Plan]:
 
     def binary(kind):
         if kind not in found:
-            found[kind] = qemus.find(kind, getattr(given, f'{kind}_binary'))
+            found[kind] = qemus.find(
+                kind, getattr(given, f'{kind}_binary'), small=True
+            )
         return found[kind]
 
     guest = image.guest_image()
@@ -50,13 +52,37 @@ def plan_runs(options, given, directory: Path) -> list[run.Plan]:
     return plans
 
 
+def how_compiled(binaries: set[Path]) -> str:
+    """A sentence on whether the QEMUs are compiled alike."""
+    facts = [qemus.compiled(binary) for binary in sorted(binaries)]
+    if not all(facts):
+        return (
+            'At least one QEMU was not compiled by qemu/build: how the two '
+            'were compiled may differ, and with it their speed.'
+        )
+    inputs = {
+        json.dumps([each.get(k) for k in ('version', 'source', 'options')])
+        for each in facts
+    }
+    if len(inputs) > 1:
+        return (
+            'The QEMUs were compiled from different sources or with '
+            'different options, which may make a difference.'
+        )
+    return (
+        f'QEMU {facts[0]["version"]}: stock and patched were compiled here '
+        'from the same source, with the same compiler and the same options.'
+    )
+
+
 def demo(options, given) -> int:
     """Run it all; returns the exit status."""
     directory = given.output.absolute()
     for name in demo_options.RUNS:
         shutil.rmtree(directory / name, ignore_errors=True)
     results = []
-    for plan in plan_runs(options, given, directory):
+    plans = plan_runs(options, given, directory)
+    for plan in plans:
         show = display.Display(plan.name)
         show.note('booting the guest and filling its memory')
         result = run.Run(plan, show.show, show.note).run()
@@ -64,6 +90,10 @@ def demo(options, given) -> int:
             show.note(f'ordinary migration: {result.reason}')
         results.append(result)
     summary = report.build(results, options)
+    summary['qemu'] = how_compiled(
+        {one.source_binary for one in plans}
+        | {one.destination_binary for one in plans}
+    )
     (directory / 'report.json').write_text(
         json.dumps(summary, indent=2) + '\n'
     )
@@ -72,7 +102,8 @@ def demo(options, given) -> int:
     )
     chart.draw(results, directory / 'bytes-over-time.png')
     print(
-        f'\n{report.table(summary)}\n\nIn {directory}: report.json, '
+        f'\n{report.table(summary)}\n\n{summary["qemu"]}\n'
+        f'In {directory}: report.json, '
         'details.json, bytes-over-time.png and the logs.'
     )
     problems = report.failures(results)

@@ -41,6 +41,12 @@ MOMENTS = {'before': 0.0, _PREPARING: 0.0, 'during': 0.4, 'end': 0.9,
 #: Those that are tried if nothing is said.
 USUAL = ('before', 'during', 'end')
 NAMES = (*faults.FAULTS, *concurrent_migrations.SIZES)
+#: A quarter of an hour's worth on two processors, at one moment.
+QUICK = ('compute-source', 'compute-destination', 'libvirtd-source',
+         'libvirtd-destination', 'agent-source', 'agent-destination',
+         'rabbitmq', 'qemu-source', 'qemu-destination', 'link-cut', 'abort',
+         'force-complete')
+QUICK_MOMENT = 'during'
 _NO_MOMENT = '-'
 _NAME = 'faults'
 #: Seconds in which the guest boots, on a machine that has more to do.

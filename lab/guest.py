@@ -27,6 +27,9 @@ DEBIAN_IMAGE = 'debian-services'
 #: Nova fills ephemeral disks of instances of this os_type with those files,
 #: see virt_mkfs in the template nova.conf.
 OS_TYPE = 'linux'
+#: One that fits 128 MiB, and does nothing.
+IDLE_IMAGE, IDLE_MEMORY = 'small-linux-idle', 128
+_IDLE = Workload(cache=8, anon=4)
 _PROPERTIES = {'hw_disk_bus': 'virtio',
                'dedup_migrate:page_cache_port': 'true'}
 #: MiB of memory, and of anonymous memory filled with a pattern.
@@ -65,6 +68,12 @@ def upload_halves(cloud):
     _upload(cloud, HALF_IMAGE,
             lambda: bootdisk.build(workload(disks=2), cache_mib() // 2),
             os_type=OS_TYPE)
+
+
+def upload_idle(cloud):
+    """Put the image of the guest that does nothing there, likewise."""
+    return _upload(cloud, IDLE_IMAGE,
+                   lambda: bootdisk.build(_IDLE, _IDLE.cache))
 
 
 def upload_debian(cloud):

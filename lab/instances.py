@@ -100,13 +100,15 @@ def boot(cloud, name, kind, disks):
         flavor_id=_flavor(compute, kind, disks.second == 'ephemeral').id)
 
 
-def boot_image(cloud, name, kind, image, memory, disk, attached=False):
+def boot_image(cloud, name, kind, image, memory, disk, attached=False,
+               **more):
     """Ask for an instance of another image, likewise.
 
     :param image: its name
     :param memory: MiB
     :param disk: GB
     :param attached: whether it has a port in the network of instances
+    :param more: attributes of the request, such as host
     """
     connection = client.connect(cloud)
     remove(cloud, name)
@@ -116,7 +118,7 @@ def boot_image(cloud, name, kind, image, memory, disk, attached=False):
         networks = [{'uuid': connection.network.find_network(
             INSTANCES, ignore_missing=False).id}]
     return connection.compute.create_server(
-        name=name, networks=networks,
+        name=name, networks=networks, **more,
         image_id=connection.image.find_image(image, ignore_missing=False).id,
         flavor_id=(connection.compute.find_flavor(flavor) or _make_flavor(
             connection.compute, flavor, kind, ram=memory, disk=disk)).id)

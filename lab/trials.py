@@ -3,8 +3,8 @@
 
 import dataclasses
 
-from lab import table
 from testkit import ledger
+from testkit import table
 
 
 @dataclasses.dataclass
@@ -71,6 +71,15 @@ class Ledger:
         return [(key.cell, key.variant) for key in self._kept.missing(
             [ledger.Key(*pair, turn) for turn in range(repeat)
              for pair in wanted])]
+
+
+def judge(trials, found):
+    """Add a row for each trial to a testkit.results.Results."""
+    for one in trials:
+        found.add('%s, %s' % (one.fault, one.moment),
+                  '; '.join(one.problems) or 'as it should be', '',
+                  'the instance is where Nova says, nothing is left',
+                  not one.problems)
 
 
 def show(trials):

@@ -2,6 +2,7 @@
 """Where tests and benchmarks find the QEMUs they run."""
 
 import functools
+import json
 import os
 from pathlib import Path
 import shutil
@@ -19,27 +20,31 @@ class QemuNotFound(errors.HypervisorError):
 
 
 @functools.cache
-def _built(kind: str) -> Path | None:
+def _built(kind: str, small: bool) -> Path | None:
     """What qemu/build has installed, None if it has not."""
+    # both small ones at once: it is a complete pair or a small pair
+    kinds = list(_TARGETS) if small else [kind]
     try:
         done = subprocess.run(
-            [_BUILD, kind, '--print-prefix'], capture_output=True,
-            text=True, timeout=60, check=False)
+            [_BUILD, *kinds, '--print-prefix', *['--small'] * small],
+            capture_output=True, text=True, timeout=60, check=False)
     except OSError:
         return None
-    prefix = done.stdout.strip()
-    if done.returncode or not prefix:
+    prefixes = done.stdout.splitlines()
+    if done.returncode or len(prefixes) != len(kinds):
         return None
-    binary = Path(prefix) / 'bin' / 'qemu-system-x86_64'
+    binary = (Path(prefixes[kinds.index(kind)]) / 'bin'
+              / 'qemu-system-x86_64')
     return binary if os.access(binary, os.X_OK) else None
 
 
-def find(kind: str, given: str | None = None) -> Path:
+def find(kind: str, given: str | None = None, small: bool = False) -> Path:
     """Return the QEMU called stock or patched.
 
     In this order: `given`, the environment's DEDUP_QEMU_<KIND>, what
     qemu/build has built.
 
+    :param small: what benchmarks.demo starts is enough
     :raises QemuNotFound: there is none
     """
     variable = f'DEDUP_QEMU_{kind.upper()}'
@@ -49,7 +54,11 @@ def find(kind: str, given: str | None = None) -> Path:
         if path is None:
             raise QemuNotFound(reason=f'{named} cannot be executed')
         return Path(path).resolve()
-    built = _built(kind)
+    built = _built(kind, small)
+    if built is None and small:
+        raise QemuNotFound(reason=(
+            f'there is no {kind} QEMU: run "make demo-ready" or set '
+            f'{variable}'))
     if built is None:
         raise QemuNotFound(reason=(
             f'there is no {kind} QEMU: run "make {_TARGETS[kind]}" or set '
@@ -69,6 +78,18 @@ def tool(binary: Path, name: str) -> Path:
     if found is None:
         raise QemuNotFound(reason=f'there is no {name} beside {binary}')
     return Path(found)
+
+
+def compiled(binary: Path) -> dict:
+    """Return what qemu/build noted of a QEMU, {} if it built none there.
+
+    :returns: version, source, options of configure and more
+    """
+    try:
+        facts = json.loads((binary.parents[1] / 'build.json').read_text())
+    except (OSError, ValueError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
 
 
 def require(test, kind: str) -> str:

@@ -3,6 +3,7 @@
 
 import functools
 import shutil
+import signal
 
 from lab import client
 from lab.services import wsgi
@@ -47,10 +48,22 @@ def steps(cloud):
 
 def configure(cloud):
     host = cloud.control
-    cloud.configure(host, '/etc/nova/nova.conf', 'nova.conf')
+    _configure(cloud, host)
     shutil.copy(cloud.data('nova/api-paste.ini'),
                 host.directory / 'etc/nova')
     (host.directory / 'var/lib/nova/locks').mkdir(exist_ok=True)
+
+
+def _configure(cloud, host, driver=None, enabled=True, at_once=0):
+    """Write nova.conf of a host.
+
+    :param driver: of DRIVERS, for a compute host
+    :param enabled: [dedup_migrate] enabled
+    :param at_once: max_concurrent_live_migrations, 0: Nova's default
+    """
+    cloud.configure(host, '/etc/nova/nova.conf', 'nova.conf',
+                    driver=DRIVERS.get(driver), enabled=enabled,
+                    at_once=at_once)
 
 
 def _manage(cloud, *words):
@@ -94,8 +107,7 @@ def _daemons(cloud):
 
 def _compute(cloud, name, driver):
     host = cloud.host(name)
-    cloud.configure(host, '/etc/nova/nova.conf', 'nova.conf',
-                    driver=DRIVERS[driver])
+    _configure(cloud, host, driver)
     for directory in ('locks', 'instances'):
         (host.directory / 'var/lib/nova' / directory).mkdir(exist_ok=True)
     start_compute(cloud, name)
@@ -109,6 +121,44 @@ def start_compute(cloud, name):
     cloud.start(
         cloud.host(name), 'nova-compute', cloud.script('nova-compute'),
         env={'PATH': '%s:/usr/sbin:/usr/bin:/sbin:/bin' % cloud.qemu(kind)})
+
+
+def restart_computes(cloud, driver=None, **values):
+    """Start nova-compute of all hosts with another configuration.
+
+    :param driver: of DRIVERS; None: that of each host as the lab was made
+    :param values: see _configure
+    :raises LabError: Nova does not see them after four minutes
+    """
+    for host, usual in zip(cloud.computes, cloud.settings.drivers,
+                           strict=True):
+        _configure(cloud, host, driver or usual, **values)
+        process = host.process('nova-compute')
+        if process is not None:
+            process.send(signal.SIGTERM)
+    for host in cloud.computes:
+        process = host.process('nova-compute')
+        if process is not None:
+            process.end(20)
+    before = _seen(cloud)
+    for host in cloud.computes:
+        start_compute(cloud, host.name)
+
+    def ready():
+        for host in cloud.computes:
+            cloud.check(host, 'nova-compute')
+        now = _seen(cloud)
+        return computes_are_up(cloud) and all(
+            now[name] != seen for name, seen in before.items())
+
+    cloud.wait(cloud.control, 'nova-conductor', ready, 240)
+
+
+def _seen(cloud):
+    """When Nova heard of each nova-compute last."""
+    return {each.host: each.updated_at
+            for each in client.connect(cloud).compute.services()
+            if each.binary == 'nova-compute'}
 
 
 def start_agent(cloud, name):

@@ -10,7 +10,7 @@ DIRECTORYS = ('/var/lib/rabbitmq', '/etc/rabbitmq')
 PORT = 5672
 # Debian's command changes to a user who may not enter the lab's directory.
 _PROGRAM = '/usr/lib/rabbitmq/bin/rabbitmq-server'
-_ENVIRONMENT = {
+ENVIRONMENT = {
     'HOME': '/var/lib/rabbitmq',
     'RABBITMQ_NODENAME': 'lab@localhost',
     'RABBITMQ_CONFIG_FILE': '/etc/rabbitmq/rabbitmq.conf',
@@ -37,6 +37,6 @@ def _start(cloud):
 def start(cloud):
     """Start it, unless it runs, and wait until it answers."""
     host = cloud.control
-    cloud.start(host, 'rabbitmq', [_PROGRAM], env=_ENVIRONMENT)
+    cloud.start(host, 'rabbitmq', [_PROGRAM], env=ENVIRONMENT)
     cloud.wait(host, 'rabbitmq',
                functools.partial(listens, host.address, PORT), 120)

@@ -335,10 +335,10 @@ class _Figures:
     @classmethod
     def of_reply(cls, reply):
         """Return those of a DedupSurveyReply."""
+        by_disk = bool(reply.hints) or not reply.hint_pages
         return cls(reply.dirty_rate, reply.disk_write_rate, reply.in_use,
-                   reply.in_use_error,
-                   sum(hints.pages for hints in reply.hints),
-                   reply.map_pages, tuple(reply.hints))
+                   reply.in_use_error, reply.hint_pages, reply.map_pages,
+                   tuple(reply.hints) if by_disk else None)
 
     @classmethod
     def of_survey(cls, found):

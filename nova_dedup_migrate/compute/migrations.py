@@ -404,6 +404,6 @@ class LiveMigrations:
             reason_for_stock=facts_collector.obstacle(
                 self._conf, operation.strategy, operation.strategy_source,
                 lambda: guest),
-            asker=page_cache.asker(self._conf, guest),
+            loader=page_cache.loader(self._conf, guest),
             list_limit=self._conf.page_cache_time,
             interval=self._conf.watch_interval)

@@ -80,7 +80,8 @@ class Observer:
         """
         durable = operation.durable
         at = rules.Observation(
-            owner=self._owner(durable.subject, owner), phase=durable.phase,
+            owner=self._owners.owner(durable.subject, owner),
+            phase=durable.phase,
             failures=durable.failures, quiet=quiet,
             overdue=(durable.deadline is not None
                      and time.time() > durable.deadline))
@@ -96,10 +97,6 @@ class Observer:
         there, reason = self._there(durable, at.status)
         return dataclasses.replace(at, there=there,
                                    reason=reason or at.reason)
-
-    def _owner(self, uuid: str, mine: str) -> str:
-        owner = self._owners.owner(uuid)
-        return '' if owner == mine else owner
 
     # Nova's database
 

@@ -35,7 +35,7 @@ from taskflow.patterns import linear_flow
 
 from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.operations import operation as operations
-from nova_dedup_migrate.pagecache import ask
+from nova_dedup_migrate.pagecache import loader as loading
 from nova_dedup_migrate.planner import facts
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.tasks import arm
@@ -60,7 +60,7 @@ class MigrationPorts:
     :ivar collect_incoming: returns the destination's figures
     :ivar reason_for_stock: why the migration is an ordinary one whatever
         the facts are, so that none are collected; '' if it need not be
-    :ivar asker: lists the page cache of the guest, None if it is not to be
+    :ivar loader: lists the page cache of the guest, None if it is not to be
         listed
     :ivar list_limit: seconds that listing may take
     :ivar interval: seconds between two looks of the watch
@@ -71,7 +71,7 @@ class MigrationPorts:
     operate: Callable[[], None]
     collect_incoming: Callable[[], objects.DedupIncomingReply]
     reason_for_stock: str = ''
-    asker: ask.Asker | None = None
+    loader: loading.PageCacheLoader | None = None
     list_limit: float = 5.0
     interval: float = 0.5
 
@@ -81,13 +81,13 @@ def create(operation: operations.Operation,
     """Return the flow."""
     beside = watch.Watch(
         operation, ports.guest, ports.interval,
-        refresh.Refresh(operation, ports.asker) if ports.asker else None)
+        refresh.Refresh(operation, ports.loader) if ports.loader else None)
     return linear_flow.Flow(
         'live-migration-' + operation.migration_uuid).add(
             frame.Open(operation, ports.guest),
             collect_facts.CollectFacts(operation, ports.collect_facts,
                                        ports.reason_for_stock),
-            page_cache.ListPageCache(operation, ports.guest, ports.asker,
+            page_cache.ListPageCache(operation, ports.guest, ports.loader,
                                      ports.list_limit),
             plan.MakePlan(operation),
             arm.Arm(operation, ports.guest),

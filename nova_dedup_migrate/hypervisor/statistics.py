@@ -43,12 +43,10 @@ class DiskHints:
     def from_qmp(cls, reply):
         """Decode one entry of the answer of x-dedup-sample-hints."""
         reply = decode.mapping(reply, 'x-dedup-sample-hints')
-        found = cls(*(
-            read(reply.get(name), name)
-            for name, read in (('device', decode.text),
-                               ('hints', decode.count),
-                               ('sampled', decode.count),
-                               ('valid', decode.count))))
+        found = cls(device=decode.text(reply.get('device'), 'device'),
+                    pages=decode.count(reply.get('hints'), 'hints'),
+                    sampled=decode.count(reply.get('sampled'), 'sampled'),
+                    valid=decode.count(reply.get('valid'), 'valid'))
         if not found.valid <= found.sampled <= found.pages:
             raise errors.MalformedReply(
                 field='x-dedup-sample-hints', value=repr(reply)[:80],

@@ -16,6 +16,7 @@ import concurrent.futures
 import dataclasses
 import functools
 import time
+import typing
 
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import sampling
@@ -78,7 +79,8 @@ def survey(guest, seconds=1, running=True):
     in_use = functools.partial(
         attempt, 'sampling memory',
         functools.partial(guest.memory_in_use, _SAMPLING * seconds))
-    found = {'dirty_rate': 0.0, 'disk_write_rate': 0.0}
+    found: dict[str, typing.Any] = {'dirty_rate': 0.0,
+                                    'disk_write_rate': 0.0}
     if running:
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             # Read before and after the other two.

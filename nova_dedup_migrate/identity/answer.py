@@ -18,19 +18,28 @@ rbd         cluster, pool and the image's ID agree
 ==========  ===========================================================
 """
 
+from __future__ import annotations
+
 import os
 import stat
+from typing import Any
 
 from nova_dedup_migrate.identity import beside
 from nova_dedup_migrate.identity import blockids
 from nova_dedup_migrate.identity import filesystem
+from nova_dedup_migrate.identity import nodes
 from nova_dedup_migrate.images import access
 from nova_dedup_migrate.images import paths
 from nova_dedup_migrate.images import rbd
 from nova_dedup_migrate.rpc import objects
 
+#: Whether it is the same image, why (not), and the size of what the
+#: destination has there, None if it has nothing a migration fills.
+Look = tuple[bool, str, int | None]
 
-def answer(query, key, site):
+
+def answer(query: objects.DedupDiskQuery, key: str | None,
+           site: nodes.Site) -> objects.DedupDiskAnswer:
     """Return a DedupDiskAnswer without a rate.
 
     :param query: DedupDiskQuery
@@ -45,12 +54,9 @@ def answer(query, key, site):
         **_conclude([claim.path for claim in query.chain], looks))
 
 
-def look(claim, key, site):
-    """Look for one image.
-
-    :returns: whether it is the same, why (not), and the size of what the
-        destination has there, None if it has nothing a migration fills
-    """
+def look(claim: objects.DedupNodeClaim, key: str | None,
+         site: nodes.Site) -> Look:
+    """Compare one image with what the destination has; return a Look."""
     if claim.kind not in _LOOKS:
         return False, _unproven(claim, 'it is of no known kind'), None
     try:
@@ -61,7 +67,7 @@ def look(claim, key, site):
         return False, 'the destination: %s' % error, None
 
 
-def _conclude(names, looks):
+def _conclude(names: list[str], looks: list[Look]) -> dict[str, Any]:
     if not looks:
         return {'copy': 'none', 'reason': 'the source names no image'}
     different = [(name, reason) for name, (same, reason, _)
@@ -79,13 +85,16 @@ def _conclude(names, looks):
             'reason': cut(reason)}
 
 
-def _file(claim, key, site):
+def _file(claim: objects.DedupNodeClaim, key: str | None,
+          site: nodes.Site) -> Look:
     status = _status(claim, site)
     same, reason = _compare_files(claim, key, site, status)
     return same, reason, status.st_size
 
 
-def _compare_files(claim, key, site, status):
+def _compare_files(claim: objects.DedupNodeClaim, key: str | None,
+                   site: nodes.Site, status: os.stat_result
+                   ) -> tuple[bool, str]:
     doubts = []
     if claim.lock_offset is not None:
         try:
@@ -93,12 +102,12 @@ def _compare_files(claim, key, site, status):
                 return True, "the source's lock is on it"
             doubts.append("the source's lock is not on it")
         except OSError as error:
-            doubts.append("the source's lock cannot be looked for: %s"
-                          % error)
+            doubts.append("the source's lock cannot be checked: %s" % error)
     if claim.inode is None or claim.inode != status.st_ino:
         doubts.append('it is another file of that name')
         return False, _unproven(claim, *doubts)
-    if None not in (claim.challenge_name, claim.challenge_content):
+    if (site.roots is not None
+            and None not in (claim.challenge_name, claim.challenge_content)):
         try:
             if beside.is_there(claim.path, site.roots, status.st_dev,
                                claim.challenge_name,
@@ -107,7 +116,8 @@ def _compare_files(claim, key, site, status):
         except FileNotFoundError:
             pass
         doubts.append("the source's challenge is not beside it")
-    if None not in (claim.filesystem, claim.samples, key):
+    if (key is not None
+            and None not in (claim.filesystem, claim.samples)):
         if (filesystem.describe(status.st_dev) == claim.filesystem
                 and access.sample(claim.path, site.roots, key)
                 == claim.samples):
@@ -117,7 +127,8 @@ def _compare_files(claim, key, site, status):
     return False, _unproven(claim, *doubts)
 
 
-def _status(claim, site):
+def _status(claim: objects.DedupNodeClaim, site: nodes.Site
+            ) -> os.stat_result:
     with paths.open_path(claim.path, site.roots) as handle:
         status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode):
@@ -125,7 +136,8 @@ def _status(claim, site):
     return status
 
 
-def _block(claim, key, site):
+def _block(claim: objects.DedupNodeClaim, key: str | None,
+           site: nodes.Site) -> Look:
     with paths.open_device(claim.path, site.roots) as handle:
         device = os.fstat(handle).st_rdev
     size = blockids.size(device)
@@ -136,8 +148,9 @@ def _block(claim, key, site):
     unique = [name for name in common if blockids.is_unique(name)]
     if unique:
         return True, 'it is %s as well' % unique[0], size
-    if None not in (claim.samples, key) and claim.samples == access.sample(
-            claim.path, site.roots, key, block=True):
+    if (key is not None and claim.samples is not None
+            and claim.samples == access.sample(claim.path, site.roots, key,
+                                               block=True)):
         return True, ('it is %s as well and has the same samples'
                       % common[0]), size
     return False, _unproven(
@@ -145,7 +158,8 @@ def _block(claim, key, site):
         'the samples differ' % common[0]), size
 
 
-def _rbd(claim, key, site):
+def _rbd(claim: objects.DedupNodeClaim, key: str | None,
+         site: nodes.Site) -> Look:
     name, _ = rbd.identify(claim.path, claim.user, site.key(claim.secret),
                            site.ceph_conf)
     if name in claim.identifiers:
@@ -153,13 +167,13 @@ def _rbd(claim, key, site):
     return False, _unproven(claim, 'it is %s here' % name), None
 
 
-def _unproven(claim, *doubts):
+def _unproven(claim: objects.DedupNodeClaim, *doubts: str) -> str:
     return '%s is not proven to be the same: %s' % (
         claim.path or 'the image', '; '.join(filter(None, (*doubts,
                                                           claim.note))))
 
 
-def cut(text):
+def cut(text: str) -> str:
     """Return a reason as the bus takes it."""
     return ''.join(c if c.isprintable() else '?'
                    for c in text[:objects.MAX_REASON])

@@ -10,6 +10,10 @@ The maker removes it; what a process that was killed left behind is
 removed when another one is made there.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Sequence
 import contextlib
 import itertools
 import os
@@ -28,7 +32,7 @@ _MAX_ENTRIES = 4096
 
 
 @contextlib.contextmanager
-def made(path):
+def made(path: str) -> Iterator[tuple[str, str]]:
     """Make a challenge beside path; give its name and content.
 
     :raises OSError: the directory is not ours to write
@@ -56,7 +60,8 @@ def made(path):
         os.close(directory)
 
 
-def is_there(path, roots, device, name, content):
+def is_there(path: str, roots: Sequence[str], device: int, name: str,
+             content: str) -> bool:
     """Return whether the challenge is beside path.
 
     :param device: st_dev of the image
@@ -67,7 +72,7 @@ def is_there(path, roots, device, name, content):
                 and os.read(fd, _LENGTH + 1) == content.encode())
 
 
-def _sweep(directory):
+def _sweep(directory: int) -> None:
     listing = os.open('.', os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC,
                       dir_fd=directory)
     try:
@@ -79,8 +84,8 @@ def _sweep(directory):
         os.close(listing)
 
 
-def _remove_stale(name, directory):
-    # Another process may be as diligent.
+def _remove_stale(name: str, directory: int) -> None:
+    # Another process may remove it at the same time.
     with contextlib.suppress(FileNotFoundError):
         status = os.stat(name, dir_fd=directory, follow_symlinks=False)
         if (stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()

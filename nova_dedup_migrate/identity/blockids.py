@@ -8,6 +8,8 @@ as somebody made them: the iSCSI targets of two servers may well both be
 "t10.IET 00010001".  Those need the help of samples of the content.
 """
 
+from __future__ import annotations
+
 import os
 import re
 
@@ -19,7 +21,7 @@ _UNIQUE = re.compile(r'naa\.[256][0-9a-f]{15,31}|eui\.[0-9a-f]{16,32}'
 _MULTIPATH_NAA = re.compile(r'mpath-3([0-9a-f]{16,32})')
 
 
-def identifiers(device):
+def identifiers(device: int) -> list[str]:
     """Return the names of a block device, the best first.
 
     :param device: st_rdev of its node
@@ -36,12 +38,12 @@ def identifiers(device):
     return list(dict.fromkeys(name for name in names if name))
 
 
-def is_unique(identifier):
+def is_unique(identifier: str) -> bool:
     """Return whether no other device in the world has this name."""
     return _UNIQUE.fullmatch(identifier) is not None
 
 
-def _device_mapper(uuid):
+def _device_mapper(uuid: str) -> str:
     match = _MULTIPATH_NAA.fullmatch(uuid)
     if match:
         # so that it is the same with and without multipath
@@ -49,7 +51,7 @@ def _device_mapper(uuid):
     return 'dm.' + uuid if uuid else ''
 
 
-def _read(path):
+def _read(path: str) -> str:
     try:
         with open(path, encoding='ascii', errors='replace') as file:
             text = ' '.join(file.read(_MAX).split())
@@ -58,7 +60,7 @@ def _read(path):
     return text if text.isprintable() else ''
 
 
-def size(device):
+def size(device: int) -> int:
     """Return the size of a block device in bytes."""
     text = _read('%s/%d:%d/size' % (_SYS, os.major(device),
                                     os.minor(device)))

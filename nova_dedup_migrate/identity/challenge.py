@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The source's half: saying what only who sees the same disk can find."""
+"""The source's half: claims that only a host with the same disk can prove."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
 import contextlib
+import functools
 import logging
 import os
 import secrets
 import stat
 import threading
+from typing import Any
 
 from nova_dedup_migrate import deadline
 from nova_dedup_migrate.identity import beside
@@ -36,13 +43,15 @@ class Challenge:
     :ivar sample_key: of the same request
     """
 
-    def __init__(self, disks, sample_key):
+    def __init__(self, disks: list[objects.DedupDiskQuery],
+                 sample_key: str) -> None:
         self.disks = disks
         self.sample_key = sample_key
 
 
 @contextlib.contextmanager
-def challenge(disks, site=None, timeout=10.0):
+def challenge(disks: Sequence[nodes.Disk], site: nodes.Site | None = None,
+              timeout: float = 10.0) -> Iterator[Challenge]:
     """Give a Challenge for the disks of an instance that runs here.
 
     It raises nothing on account of the disks: what cannot be looked at
@@ -59,9 +68,11 @@ def challenge(disks, site=None, timeout=10.0):
         try:
             queries = hanging.STORAGE.run(timeout, worker.queries, disks)
         except deadline.Late as late:
-            LOG.warning('The disks were not looked at in time: %s', late)
-            queries = [_query(disk, lambda node, note=str(late):
-                              _claim(node, note=note)) for disk in disks]
+            LOG.warning('No disk is proven to be the same at the '
+                        'destination: %s. Check the storage of this host.',
+                        late)
+            unproven = functools.partial(_claim, note=str(late))
+            queries = [_query(disk, unproven) for disk in disks]
         yield Challenge(queries, key)
     finally:
         worker.close()
@@ -70,17 +81,18 @@ def challenge(disks, site=None, timeout=10.0):
 class _Worker:
     """Makes claims in a thread that may be left behind."""
 
-    def __init__(self, site, key):
+    def __init__(self, site: nodes.Site, key: str) -> None:
         self._site = site
         self._key = key
         self._stack = contextlib.ExitStack()
         self._guard = threading.Lock()
         self._closed = False
 
-    def queries(self, disks):
+    def queries(self, disks: Sequence[nodes.Disk]
+                ) -> list[objects.DedupDiskQuery]:
         return [_query(disk, self._look) for disk in disks]
 
-    def close(self):
+    def close(self) -> None:
         """Withdraw all; also what a late thread is about to make."""
         with self._guard:
             self._closed = True
@@ -88,27 +100,28 @@ class _Worker:
         try:
             hanging.STORAGE.run(WITHDRAW, stack.close)
         except (deadline.Late, OSError) as error:
-            LOG.warning('A challenge could not be withdrawn: %s', error)
+            LOG.warning('Locks and files that prove disks to be the same '
+                        'are left beside them: %s. Check the storage of '
+                        'this host.', error)
 
-    def _keep(self, release):
+    def _keep(self, release: Callable[[], None]) -> None:
         with self._guard:
             if not self._closed:
                 self._stack.callback(release)
                 return
         release()
 
-    def _look(self, node):
+    def _look(self, node: nodes.Node) -> objects.DedupNodeClaim:
         looks = {'file': self._file, 'block': self._block, 'rbd': self._rbd}
         if node.kind not in looks:
-            return _claim(node, note='nothing is known about disks of this '
-                          'kind')
+            return _claim(node, note='disks of this kind are not supported')
         try:
             return _claim(node, **looks[node.kind](node))
         except (OSError, ValueError, paths.PathRefused,
                 rbd.RbdUnavailable) as error:
             return _claim(node, note='the source: %s' % error)
 
-    def _file(self, node):
+    def _file(self, node: nodes.Node) -> dict[str, Any]:
         status = os.stat(node.path)
         if not stat.S_ISREG(status.st_mode):
             raise paths.PathRefused(node.path, 'it is no regular file')
@@ -120,15 +133,17 @@ class _Worker:
             notes.append(self._sample(node, found))
         return {**found, 'note': '; '.join(filter(None, notes))}
 
-    def _lock(self, node, found):
+    def _lock(self, node: nodes.Node, found: dict[str, Any]) -> str | None:
         offset = locks.draw()
         try:
             self._keep(access.hold_lock(node.path, self._site.roots, offset))
         except OSError as error:
             return 'the source cannot lock it: %s' % error
         found['lock_offset'] = offset
+        return None
 
-    def _put_beside(self, node, found):
+    def _put_beside(self, node: nodes.Node, found: dict[str, Any]
+                    ) -> str | None:
         made = contextlib.ExitStack()
         try:
             name, content = made.enter_context(beside.made(node.path))
@@ -136,15 +151,18 @@ class _Worker:
             return 'the source cannot write beside it: %s' % error
         self._keep(made.close)
         found.update(challenge_name=name, challenge_content=content)
+        return None
 
-    def _sample(self, node, found):
+    def _sample(self, node: nodes.Node, found: dict[str, Any]
+                ) -> str | None:
         try:
             found['samples'] = access.sample(node.path, self._site.roots,
                                              self._key)
         except OSError as error:
             return 'the source cannot read it: %s' % error
+        return None
 
-    def _block(self, node):
+    def _block(self, node: nodes.Node) -> dict[str, Any]:
         status = os.stat(node.path)
         if not stat.S_ISBLK(status.st_mode):
             raise paths.PathRefused(node.path, 'it is no block device')
@@ -156,14 +174,16 @@ class _Worker:
                 node.path, self._site.roots, self._key, block=True)
         return found
 
-    def _rbd(self, node):
+    def _rbd(self, node: nodes.Node) -> dict[str, Any]:
         name, size = rbd.identify(node.path, node.user,
                                   self._site.key(node.secret),
                                   self._site.ceph_conf)
         return {'identifiers': [name], 'size': size}
 
 
-def _query(disk, look):
+def _query(disk: nodes.Disk,
+           look: Callable[[nodes.Node], objects.DedupNodeClaim]
+           ) -> objects.DedupDiskQuery:
     if len(disk.chain) > objects.MAX_CHAIN:
         chain = [_claim(nodes.Node('other', disk.target),
                         note='its chain has more than %d images'
@@ -173,7 +193,8 @@ def _query(disk, look):
     return objects.DedupDiskQuery(target=disk.target, chain=chain)
 
 
-def _claim(node, note='', **found):
+def _claim(node: nodes.Node, note: str = '', **found: Any
+           ) -> objects.DedupNodeClaim:
     """Make a claim; what the bus does not take is nothing we know."""
     note = ''.join(c if c.isprintable() else '?'
                    for c in note[:objects.MAX_REASON])

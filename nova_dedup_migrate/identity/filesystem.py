@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which file system a file is on, in words that other hosts understand."""
 
+from __future__ import annotations
+
 import os
 
 #: File systems whose name is the same on every host that mounts them, and
@@ -11,7 +13,7 @@ NETWORK = frozenset(('nfs', 'nfs4', 'ceph', 'cifs', 'lustre', 'gpfs',
 _MOUNTINFO = '/proc/self/mountinfo'
 
 
-def describe(device):
+def describe(device: int) -> str | None:
     """Return 'type source' of a network file system, None of others.
 
     :param device: st_dev of a file on it

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The disks of an instance, as its source knows them."""
 
+from __future__ import annotations
+
 import binascii
+from collections.abc import Callable
 import dataclasses
 
 from nova_dedup_migrate.images import rbd
@@ -47,12 +50,12 @@ class Site:
 
     roots: tuple[str, ...] | None = None
     ceph_conf: str = ''
-    ceph_key: object = None
+    ceph_key: Callable[[str], bytes] | None = None
 
-    def key(self, secret):
+    def key(self, secret: str | None) -> str | None:
         """Return the key of a secret, None for the host's keyring.
 
-        :raises RbdUnavailable: libvirt does not tell
+        :raises RbdUnavailable: libvirt does not return it
         """
         if secret is None or self.ceph_key is None:
             return None
@@ -60,7 +63,9 @@ class Site:
             value = self.ceph_key(secret)
         except Exception as error:
             # libvirt's errors; this module does without libvirt
-            raise rbd.RbdUnavailable('the secret %s cannot be used: %s'
-                                     % (secret, error)) from error
+            raise rbd.RbdUnavailable(
+                image='with secret %s' % secret,
+                reason='libvirt does not return the secret: %s'
+                % error) from error
         # libvirt holds the bytes, Ceph wants their text
         return binascii.b2a_base64(value, newline=False).decode()

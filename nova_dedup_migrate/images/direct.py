@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading what storage holds, and not what a page cache remembers."""
+"""Reads that reach storage, past the page cache of this host."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
 import contextlib
 import errno
 import mmap
@@ -13,11 +16,11 @@ BLOCK = 4096
 
 
 @contextlib.contextmanager
-def uncached(fd):
+def uncached(fd: int) -> Iterator[int]:
     """Give a descriptor of what fd has open whose reads reach storage.
 
-    That is O_DIRECT; of a file system without it, the pages that are
-    cached are dropped first.
+    That is O_DIRECT; if a file system has none, the pages that are cached
+    are dropped first.
     """
     try:
         direct = paths.reopen(fd, os.O_RDONLY | os.O_DIRECT)
@@ -32,7 +35,7 @@ def uncached(fd):
         os.close(direct)
 
 
-def read(fd, offset, length):
+def read(fd: int, offset: int, length: int) -> bytes:
     """Return up to length bytes from offset, both multiples of BLOCK.
 
     Fewer come at the end of the file only.
@@ -42,6 +45,6 @@ def read(fd, offset, length):
         return buffer[:count]
 
 
-def size(fd):
+def size(fd: int) -> int:
     """Return the size of a file or a block device."""
     return os.lseek(fd, 0, os.SEEK_END)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking at storage, which may hang."""
+"""Calls that reach storage, which may hang."""
 
 from nova_dedup_migrate import deadline
 
-#: Runs what looks at storage.
+#: Runs them; migrations queue for its threads.
 STORAGE = deadline.Runner('storage', 16)

@@ -2,14 +2,17 @@
 """A sign on a file that other hosts see and that is gone with its maker.
 
 A shared lock on one byte, drawn at random from far behind the end of any
-image: who finds that byte locked, and the byte beside it not, has the
-same file open.  It needs no right to write, touches no content, and the
-kernel removes it when the process ends.  Network file systems carry
-locks between hosts (NFS, CephFS, GlusterFS), unless they are mounted to
-keep them local; then the byte is found free, and nothing is proven.
+image: a host that finds that byte locked, and the byte beside it not,
+has the same file open.  It needs no right to write, touches no content,
+and the kernel removes it when the process ends.  Network file systems
+carry locks between hosts (NFS, CephFS, GlusterFS), unless they are
+mounted to keep them local; then the byte is found free, and nothing is
+proven.
 
 QEMU locks single bytes from 100 to 263, so they do not meet.
 """
+
+from __future__ import annotations
 
 import errno
 import fcntl
@@ -27,17 +30,17 @@ MAX_HELD = 4096
 # struct flock of 64 bit Linux: l_type, l_whence, l_start, l_len, l_pid
 _FLOCK = struct.Struct('hhqqi0q')
 
-_held = {}
+_held: dict[int, int] = {}
 _numbers = itertools.count(1)
 _guard = threading.Lock()
 
 
-def draw():
+def draw() -> int:
     """Return the offset of a byte to lock; the one behind it is free."""
     return FIRST + 2 * secrets.randbelow(FIRST // 2)
 
 
-def hold(fd, offset):
+def hold(fd: int, offset: int) -> int:
     """Lock one byte of the file fd has open until release.
 
     fd stays the caller's.
@@ -62,7 +65,7 @@ def hold(fd, offset):
     return number
 
 
-def release(number):
+def release(number: int) -> None:
     """Give up a lock; idempotent."""
     with _guard:
         own = _held.pop(number, None)
@@ -70,7 +73,7 @@ def release(number):
         os.close(own)
 
 
-def is_held(fd, offset):
+def is_held(fd: int, offset: int) -> bool:
     """Return whether a lock is on exactly one byte, by somebody else.
 
     :raises OSError: the file system has no locks
@@ -78,7 +81,7 @@ def is_held(fd, offset):
     return _conflicts(fd, offset) and not _conflicts(fd, offset + 1)
 
 
-def _conflicts(fd, offset):
+def _conflicts(fd: int, offset: int) -> bool:
     answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _FLOCK.pack(
         fcntl.F_WRLCK, os.SEEK_SET, offset, 1, 0))
     return _FLOCK.unpack(answer)[0] != fcntl.F_UNLCK

@@ -9,30 +9,35 @@ one.
 roots is as for paths.open_file.
 """
 
+from __future__ import annotations
+
 from nova_dedup_migrate.images import locks
 from nova_dedup_migrate.images import paths
 from nova_dedup_migrate.images import rates
 from nova_dedup_migrate.images import samples
 
+Roots = paths.Roots
 
-def hold_lock(path, roots, offset):
+
+def hold_lock(path: str, roots: Roots, offset: int) -> int:
     """See locks.hold."""
     with paths.open_file(path, roots) as fd:
         return locks.hold(fd, offset)
 
 
-def release_lock(number):
+def release_lock(number: int) -> None:
     """See locks.release."""
     locks.release(number)
 
 
-def is_locked(path, roots, offset):
+def is_locked(path: str, roots: Roots, offset: int) -> bool:
     """See locks.is_held."""
     with paths.open_file(path, roots) as fd:
         return locks.is_held(fd, offset)
 
 
-def sample(path, roots, key, block=False):
+def sample(path: str, roots: Roots, key: str, block: bool = False
+           ) -> str | None:
     """See samples.digest.
 
     :param block: path is that of a block device
@@ -42,8 +47,10 @@ def sample(path, roots, key, block=False):
         return samples.digest(fd, key)
 
 
-def read_rate(path, roots, limit, seconds, block=False):
-    """See rates.measure."""
+def read_rates(path: str, roots: Roots, limit: int, seconds: float,
+               block: bool = False) -> tuple[float | None, float | None]:
+    """Return both rates; see rates.measure and measure_scattered."""
     opener = paths.open_block if block else paths.open_file
     with opener(path, roots) as fd:
-        return rates.measure(fd, limit, seconds)
+        return (rates.measure(fd, limit, seconds),
+                rates.measure_scattered(fd, seconds))

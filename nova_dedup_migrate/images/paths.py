@@ -12,14 +12,23 @@ volumes get new names all the time; of those the end of the links must
 be a node directly in /dev.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Sequence
 import contextlib
+from contextlib import AbstractContextManager
 import os
 import stat
+
+from nova_dedup_migrate import errors
+
+Roots = Sequence[str] | None
 
 DEV = '/dev'
 
 
-class PathRefused(Exception):
+class PathRefused(errors.DedupMigrateError):
     """A path that must not be opened.
 
     :ivar path: as in the request
@@ -28,17 +37,17 @@ class PathRefused(Exception):
 
     template = '{path} is not opened: {reason}'
 
-    def __init__(self, path, reason):
-        self.path = path
-        self.reason = reason
-        super().__init__(path, reason)
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path=path, reason=reason)
+        # the helper of oslo.privsep makes one of these for its client
+        self.args = (path, reason)
 
-    def __str__(self):
-        return self.template.format(path=self.path, reason=self.reason)
+    def __str__(self) -> str:
+        return self.template.format(**self.fields)
 
 
 @contextlib.contextmanager
-def open_path(path, roots):
+def open_path(path: str, roots: Roots) -> Iterator[int]:
     """Give an O_PATH descriptor of a file, which takes no right to it.
 
     :param roots: directories that are allowed; None for a path that the
@@ -52,7 +61,7 @@ def open_path(path, roots):
 
 
 @contextlib.contextmanager
-def open_file(path, roots):
+def open_file(path: str, roots: Roots) -> Iterator[int]:
     """Give a descriptor of a regular file, read-only; as open_path."""
     with open_path(path, roots) as handle:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -62,7 +71,7 @@ def open_file(path, roots):
 
 
 @contextlib.contextmanager
-def open_device(path, roots):
+def open_device(path: str, roots: Roots) -> Iterator[int]:
     """Give an O_PATH descriptor of a block device; as open_path."""
     if roots is not None:
         _check_form(path)
@@ -77,7 +86,7 @@ def open_device(path, roots):
 
 
 @contextlib.contextmanager
-def open_block(path, roots):
+def open_block(path: str, roots: Roots) -> Iterator[int]:
     """Give a descriptor of a block device, read-only; as open_path."""
     with open_device(path, roots) as handle, \
             _closing(_reopen(handle)) as fd:
@@ -85,7 +94,8 @@ def open_block(path, roots):
 
 
 @contextlib.contextmanager
-def open_beside(path, name, roots):
+def open_beside(path: str, name: str, roots: Sequence[str]
+                ) -> Iterator[int]:
     """Give a descriptor of the file name in path's directory."""
     with _directory(path, roots) as directory, _closing(os.open(
             name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC,
@@ -96,29 +106,29 @@ def open_beside(path, name, roots):
             yield fd
 
 
-def reopen(fd, flags):
+def reopen(fd: int, flags: int) -> int:
     """Return a new descriptor of what fd has open, with other flags."""
     return os.open('/proc/self/fd/%d' % fd, flags | os.O_CLOEXEC)
 
 
-def _reopen(handle):
+def _reopen(handle: int) -> int:
     return reopen(handle, os.O_RDONLY | os.O_NONBLOCK)
 
 
 @contextlib.contextmanager
-def _closing(fd):
+def _closing(fd: int) -> Iterator[int]:
     try:
         yield fd
     finally:
         os.close(fd)
 
 
-def _plainly(path):
+def _plainly(path: str) -> AbstractContextManager[int]:
     return _closing(os.open(path, os.O_PATH | os.O_CLOEXEC))
 
 
 @contextlib.contextmanager
-def _beneath(path, roots):
+def _beneath(path: str, roots: Sequence[str]) -> Iterator[int]:
     """Give an O_PATH descriptor of path."""
     with _directory(path, roots) as directory:
         handle = os.open(os.path.basename(path),
@@ -131,7 +141,7 @@ def _beneath(path, roots):
 
 
 @contextlib.contextmanager
-def _directory(path, roots):
+def _directory(path: str, roots: Sequence[str]) -> Iterator[int]:
     """Give an O_PATH descriptor of path's directory."""
     _check_form(path)
     root = next((root for root in roots
@@ -140,7 +150,7 @@ def _directory(path, roots):
         raise PathRefused(path, 'it is not below a directory with disks')
     flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
     below = os.path.relpath(path, root).split('/')[:-1]
-    # The operator named root: links in it and to it are his.
+    # The operator named root: links in it and to it are the operator's.
     directory = os.open(root, flags)
     try:
         for part in below:
@@ -157,7 +167,7 @@ def _directory(path, roots):
         os.close(directory)
 
 
-def _check_form(path):
+def _check_form(path: str) -> None:
     if not path.startswith('/') or os.path.normpath(path) != path:
         raise PathRefused(path, 'it is not absolute or not in its '
                           'shortest form')

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operations as a process does them that may read any image."""
 
+from __future__ import annotations
+
 from oslo_privsep import capabilities
 from oslo_privsep import priv_context
 
@@ -20,25 +22,28 @@ context = priv_context.PrivContext(
 
 
 @context.entrypoint
-def hold_lock(path, roots, offset):
+def hold_lock(path: str, roots: operations.Roots, offset: int) -> int:
     return operations.hold_lock(path, roots, offset)
 
 
 @context.entrypoint
-def release_lock(number):
+def release_lock(number: int) -> None:
     operations.release_lock(number)
 
 
 @context.entrypoint
-def is_locked(path, roots, offset):
+def is_locked(path: str, roots: operations.Roots, offset: int) -> bool:
     return operations.is_locked(path, roots, offset)
 
 
 @context.entrypoint
-def sample(path, roots, key, block):
+def sample(path: str, roots: operations.Roots, key: str, block: bool
+           ) -> str | None:
     return operations.sample(path, roots, key, block)
 
 
 @context.entrypoint
-def read_rate(path, roots, limit, seconds, block):
-    return operations.read_rate(path, roots, limit, seconds, block)
+def read_rates(path: str, roots: operations.Roots, limit: int,
+               seconds: float, block: bool
+               ) -> tuple[float | None, float | None]:
+    return operations.read_rates(path, roots, limit, seconds, block)

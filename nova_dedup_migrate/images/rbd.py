@@ -6,22 +6,30 @@ need not be there.  The monitors are those of the host's configuration,
 never those of a request.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
 import contextlib
 import functools
 import importlib
 import random
+from typing import Any
 
+from nova_dedup_migrate import errors
 from nova_dedup_migrate.images import rates
 
-#: Seconds for anything the cluster is asked.
+#: Seconds for each request to the cluster.
 TIMEOUT = 5
 
 
-class RbdUnavailable(Exception):
-    """The image cannot be looked at, and why."""
+class RbdUnavailable(errors.DedupMigrateError):
+    """An image in a Ceph cluster cannot be read."""
+
+    template = 'the RBD image {image} cannot be used: {reason}'
 
 
-def identify(path, user, key, conf):
+def identify(path: str, user: str | None, key: str | None, conf: str
+             ) -> tuple[str, int]:
     """Return what names an image in the world, and its size in bytes.
 
     :param path: pool/image or pool/namespace/image
@@ -36,43 +44,62 @@ def identify(path, user, key, conf):
                           image.id()]), image.size())
 
 
-def read_rate(path, user, key, conf, limit, seconds):
-    """Return bytes per second as rates.measure.
+def read_rates(path: str, user: str | None, key: str | None, conf: str,
+               limit: int, seconds: float
+               ) -> tuple[float | None, float | None]:
+    """Return both rates, as operations.read_rates.
 
     Parts of the image that hold nothing are left out.
     """
     with _opened(path, user, key, conf) as (_, _, image):
-        extents = []
+        extents: list[tuple[int, int]] = []
         image.diff_iterate(0, image.size(), None, functools.partial(
             _collect, extents), whole_object=True)
+        source = random.SystemRandom()
         offsets = [offset for begin, end in extents
                    for offset in range(begin, end, rates.REQUEST)]
-        random.SystemRandom().shuffle(offsets)
+        source.shuffle(offsets)
+        pages = [_page(source, *source.choice(extents))
+                 for _ in range(rates.PAGES if extents else 0)]
         size = image.size()
-        return rates.timed(
-            lambda offset: len(image.read(
-                offset, min(rates.REQUEST, size - offset))),
-            sorted(offsets[:limit // rates.REQUEST]), seconds)
+
+        def read(length: int, offset: int) -> int:
+            return len(image.read(offset, min(length, size - offset)))
+
+        return (
+            rates.timed(functools.partial(read, rates.REQUEST),
+                        sorted(offsets[:limit // rates.REQUEST]), seconds),
+            rates.timed(functools.partial(read, rates.PAGE), pages,
+                        rates.SCATTERED * seconds))
 
 
-def _collect(extents, offset, length, exists):
+def _page(source: random.Random, begin: int, end: int) -> int:
+    """Return the offset of a page between two bytes, by chance."""
+    return begin + source.randrange(
+        -(-(end - begin) // rates.PAGE)) * rates.PAGE
+
+
+def _collect(extents: list[tuple[int, int]], offset: int, length: int,
+             exists: bool) -> None:
     if exists:
         extents.append((offset, offset + length))
 
 
 @contextlib.contextmanager
-def _opened(path, user, key, conf):
+def _opened(path: str, user: str | None, key: str | None, conf: str
+            ) -> Iterator[tuple[Any, int, Any]]:
     """Give the cluster, the number of the pool and the image."""
     try:
         rados = importlib.import_module('rados')
         rbd = importlib.import_module('rbd')
     except ImportError as error:
         raise RbdUnavailable(
-            'python3-rados and python3-rbd are needed: %s' % error) from error
+            image=path, reason='install python3-rados and python3-rbd in '
+            'the Python environment of this program: %s' % error) from error
     pool, *namespace, name = (path.split('/') if 1 <= path.count('/') <= 2
                               else ('', path))
     if not pool or not name:
-        raise RbdUnavailable('%s is not pool/image' % path)
+        raise RbdUnavailable(image=path, reason='it is not pool/image')
     options = {'client_mount_timeout': str(TIMEOUT),
                'rados_mon_op_timeout': str(TIMEOUT),
                'rados_osd_op_timeout': str(TIMEOUT)}
@@ -86,4 +113,4 @@ def _opened(path, user, key, conf):
             with rbd.Image(ioctx, name, read_only=True) as image:
                 yield cluster, cluster.pool_lookup(pool), image
     except (rados.Error, rbd.Error) as error:
-        raise RbdUnavailable('Ceph says: %s' % error) from error
+        raise RbdUnavailable(image=path, reason=error) from error

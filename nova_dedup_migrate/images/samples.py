@@ -8,6 +8,8 @@ each block, its offset (64 bit, big endian) and bytes: the first 16
 blocks and 48 at offsets that the key decides.
 """
 
+from __future__ import annotations
+
 import hashlib
 
 from nova_dedup_migrate.images import direct
@@ -16,7 +18,7 @@ _HEADER = 16
 _SPREAD = 48
 
 
-def digest(fd, key):
+def digest(fd: int, key: str) -> str | None:
     """Return 64 hexadecimal digits, None if all blocks are zero.
 
     It is read past the page cache.
@@ -37,7 +39,7 @@ def digest(fd, key):
     return result.hexdigest() if content else None
 
 
-def offsets(size, secret):
+def offsets(size: int, secret: bytes) -> list[int]:
     """Return the offsets of the blocks of an image, in ascending order."""
     blocks = -(-size // direct.BLOCK)
     chosen = set(range(min(_HEADER, blocks)))

@@ -22,6 +22,7 @@ import typing
 
 from oslo_log import log as logging
 
+from nova_dedup_migrate.operations import errors
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.operations import store
 from nova_dedup_migrate.recovery import owners
@@ -38,6 +39,8 @@ SOON_S = 1.0
 UNKNOWN_S = 10.0
 #: Seconds until Nova's last steps are repeated, doubled each time.
 RETRY_S = 5.0
+#: Actions that repeat Nova's last steps, of which failures are counted.
+_LAST_STEPS = (rules.FINISH, rules.CLOSE, rules.ROLL_BACK)
 #: Operations settled at the same time.
 _THREADS = 4
 
@@ -77,6 +80,7 @@ class _Held:
     :ivar state: phase and status at the last look
     :ivar since: monotonic seconds, since when they are so
     :ivar said: the last decision that was logged
+    :ivar failures: actions that have failed in a row
     """
 
     operation: operations.Operation
@@ -85,6 +89,7 @@ class _Held:
     state: tuple[str, str] | None = None
     since: float = dataclasses.field(default_factory=time.monotonic)
     said: str = ''
+    failures: int = 0
 
 
 class RecoveryLoop:
@@ -117,25 +122,32 @@ class RecoveryLoop:
              loaded: bool = False) -> None:
         """Look after an operation until it ends.
 
-        Another operation on the same instance takes its place.
+        An older one on the same instance is superseded: it is settled as
+        the table says.
         """
         with self._lock:
             due = 0.0 if loaded else time.monotonic() + INTERVAL_S
-            self._held[operation.instance_uuid] = _Held(operation, loaded,
-                                                        due)
+            self._held[operation.migration_uuid] = _Held(operation, loaded,
+                                                         due)
             self._start()
             self._lock.notify_all()
 
     def held(self, instance_uuid: str) -> operations.Operation | None:
-        """Return the operation on an instance that has not ended."""
+        """Return the newest operation on an instance, None if all ended."""
         with self._lock:
-            found = self._held.get(instance_uuid)
+            found = self._newest(instance_uuid)
             return found.operation if found is not None else None
+
+    def _newest(self, instance_uuid: str) -> _Held | None:
+        return max((one for one in self._held.values()
+                    if one.operation.instance_uuid == instance_uuid),
+                   key=lambda one: one.operation.durable.started_at,
+                   default=None)
 
     def settle_soon(self, instance_uuid: str) -> None:
         """Look at an operation at once, when it has no owner."""
         with self._lock:
-            found = self._held.get(instance_uuid)
+            found = self._newest(instance_uuid)
             if found is not None:
                 found.due = 0.0
                 operation = found.operation
@@ -147,15 +159,19 @@ class RecoveryLoop:
     def release(self, operation: operations.Operation) -> None:
         """End an operation: write it a last time, hold it no longer."""
         with self._lock:
-            found = self._held.get(operation.instance_uuid)
+            found = self._held.get(operation.migration_uuid)
             if found is not None and found.operation is operation:
-                del self._held[operation.instance_uuid]
+                del self._held[operation.migration_uuid]
         operation.finish('failed')
-        if operation.phase == operations.REQUESTED:
+        if operation.phase != operations.REQUESTED:
+            operation.enter(operations.ENDED)
+            return
+        try:
             # Nova never began: there is nothing to report.
             self._store.remove(operation.migration_uuid)
-        else:
-            operation.enter(operations.ENDED)
+        except errors.StoreError as error:
+            # The next start-up settles it once more.
+            operation.warn('removing the operation', error)
 
     # The loop
 
@@ -198,7 +214,8 @@ class RecoveryLoop:
         """Observe, decide and act once; never raises."""
         uuid = held.operation.instance_uuid
         with self._owners.claim(uuid, owners.RECOVERY) as mine:
-            if self.held(uuid) is not held.operation:
+            if self._held.get(held.operation.migration_uuid) is not held:
+                # It has ended since.
                 return
             try:
                 again = self._look(held) if mine else INTERVAL_S
@@ -233,32 +250,42 @@ class RecoveryLoop:
             return INTERVAL_S
         if decision.action == rules.WAIT:
             return self._wait(operation, at)
+        if decision.action == rules.ABORT_JOB:
+            self._set_deadline(operation)
         try:
             ended = self._actions.act(operation, at, decision)
         except Exception as error:
-            return self._failed(operation, decision, error)
+            return self._failed(held, decision, error)
+        held.failures = 0
         if ended:
             self.release(operation)
         return SOON_S
 
     def _wait(self, operation: operations.Operation,
               at: rules.Observation) -> float:
-        if operation.phase == operations.REQUESTED:
+        if at.phase == operations.REQUESTED and at.quiet < at.patience:
+            # The request is waited for, and not an answer.
             return UNKNOWN_S
-        if operation.durable.deadline is None:
-            operation.enter(operation.phase,
-                            deadline=time.time() + self._timeout())
+        self._set_deadline(operation)
         if operation.phase == operations.STUCK:
             return INTERVAL_S
         return (UNKNOWN_S if rules.UNKNOWN in (at.here, at.there)
                 else SOON_S)
 
-    def _failed(self, operation: operations.Operation,
-                decision: rules.Decision, error: Exception) -> float:
-        failures = operation.durable.failures + 1
-        operation.enter(operation.phase, failures=failures)
+    def _set_deadline(self, operation: operations.Operation) -> None:
+        if operation.durable.deadline is None:
+            operation.enter(operation.phase,
+                            deadline=time.time() + self._timeout())
+
+    def _failed(self, held: _Held, decision: rules.Decision,
+                error: Exception) -> float:
+        operation = held.operation
+        held.failures += 1
+        if decision.action in _LAST_STEPS:
+            operation.enter(operation.phase,
+                            failures=operation.durable.failures + 1)
         operation.warn('trying to %s' % decision.action, error)
-        return typing.cast(float, RETRY_S * 2 ** min(failures - 1, 5))
+        return typing.cast(float, RETRY_S * 2 ** min(held.failures - 1, 5))
 
     @staticmethod
     def _log(held: _Held, at: rules.Observation,

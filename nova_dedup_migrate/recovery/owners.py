@@ -28,11 +28,15 @@ class Owners:
         self._owners: dict[str, str] = {}
         self._released = threading.Condition()
 
-    def owner(self, uuid: str) -> str:
-        """Return the owner of an instance's migration, '' if none."""
+    def owner(self, uuid: str, mine: str = '') -> str:
+        """Return the owner of an instance's migration, '' if none.
+
+        :param mine: as whom the caller has claimed it, which does not count
+        """
         with self._released:
-            if uuid in self._owners:
-                return self._owners[uuid]
+            found = self._owners.get(uuid, '')
+        if found and found != mine:
+            return found
         return NOVA if self._queued(uuid) else ''
 
     @contextlib.contextmanager

@@ -161,7 +161,7 @@ RULES = (
          lambda at: at.phase == operations.REQUESTED
          and at.quiet < at.patience, WAIT,
          'the request may still come'),
-    Rule('job', lambda at: at.here == MIGRATING, ABORT_JOB,
+    Rule('job', lambda at: at.here == MIGRATING and not at.overdue, ABORT_JOB,
          'libvirt still migrates a guest that no thread watches'),
     Rule('post-copy failed', lambda at: at.here == POSTCOPY_FAILED
          and at.phase != operations.STUCK, FAIL,

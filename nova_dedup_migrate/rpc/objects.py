@@ -10,6 +10,11 @@ Sizes and offsets are in bytes, times in seconds, rates in bytes per
 second.
 """
 
+from __future__ import annotations
+
+from typing import Any
+from typing import TYPE_CHECKING
+
 from oslo_versionedobjects import base
 
 from nova_dedup_migrate.rpc import fields
@@ -61,18 +66,25 @@ class DedupObject(base.VersionedObject):
     OBJ_SERIAL_NAMESPACE = 'nova_dedup_migrate_object'
     OBJ_PROJECT_NAMESPACE = 'nova_dedup_migrate'
 
-    def __init__(self, context=None, **kwargs):
+    if TYPE_CHECKING:
+        # The fields, which the registry makes properties of.
+        def __getattr__(self, name: str) -> Any: ...
+
+        def __setattr__(self, name: str, value: Any) -> None: ...
+
+    def __init__(self, context: Any = None, **kwargs: Any) -> None:
         super().__init__(context, **kwargs)
         if kwargs:
             self._complete()
 
     @classmethod
-    def _obj_from_primitive(cls, context, objver, primitive):
+    def _obj_from_primitive(cls, context: Any, objver: str,
+                            primitive: dict[str, Any]) -> DedupObject:
         self = super()._obj_from_primitive(context, objver, primitive)
         self._complete()
         return self
 
-    def _complete(self):
+    def _complete(self) -> None:
         self.obj_set_defaults()
         missing = [name for name in self.fields
                    if not self.obj_attr_is_set(name)]
@@ -372,7 +384,7 @@ class DedupForgetRequest(DedupObject):
     }
 
 
-def all_classes():
+def all_classes() -> dict[str, list[type[base.VersionedObject]]]:
     """Return every class of this module by name, for tests."""
     return {name: classes
             for name, classes in

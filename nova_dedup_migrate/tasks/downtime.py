@@ -10,11 +10,15 @@ libvirt has often ended the source's QEMU.  The events are out before::
 It is QEMU's own figure but for the time events take to get here.
 """
 
+from collections.abc import Iterable
+
+from nova_dedup_migrate.hypervisor import events as hypervisor_events
+
 #: When the guest is no longer the source's.
 _GONE = ('completed', 'postcopy-active')
 
 
-def of_events(events):
+def of_events(events: Iterable[hypervisor_events.Event]) -> float | None:
     """Return seconds, None if the guest stayed or did not run.
 
     :param events: hypervisor.events.Events of one migration, in order

@@ -10,7 +10,7 @@ from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.pagecache import answer
-from nova_dedup_migrate.pagecache import ask
+from nova_dedup_migrate.pagecache import loader as loading
 from nova_dedup_migrate.planner import asking
 from nova_dedup_migrate.planner import facts as planner_facts
 from nova_dedup_migrate.tasks import base
@@ -30,16 +30,17 @@ class ListPageCache(base.Task):
     The undo log has that QEMU keeps it.
 
     :param guest: hypervisor.base.Guest on the source
-    :param asker: pagecache.ask.Asker, None if guests are not to list
+    :param loader: pagecache.loader.PageCacheLoader, None if guests are not
+        to list
     :param limit: seconds it may take
     """
 
     def __init__(self, operation: operations.Operation,
-                 guest: hypervisor.Guest, asker: ask.Asker | None,
-                 limit: float) -> None:
+                 guest: hypervisor.Guest,
+                 loader: loading.PageCacheLoader | None, limit: float) -> None:
         super().__init__(operation)
         self._guest = guest
-        self._asker = asker
+        self._loader = loader
         self._limit = limit
 
     def execute(self) -> None:
@@ -59,15 +60,15 @@ class ListPageCache(base.Task):
 
     def _list(self, given: planner_facts.Facts) -> answer.Answer:
         """Return an Answer; nothing is raised."""
-        if self._asker is None:
-            return answer.Answer(answer.NOT_ASKED, 'switched off')
+        if self._loader is None:
+            return answer.Answer(answer.SKIPPED, 'switched off')
         try:
             reason = asking.obstacle(given)
             if reason:
-                return answer.Answer(answer.NOT_ASKED, reason)
+                return answer.Answer(answer.SKIPPED, reason)
             self.operation.will(operations.UNDO_MAP)
             return _RUNNER.run(self._limit + _SLACK_S, self._request,
-                               self._asker, asking.usable(given))
+                               self._loader, asking.usable(given))
         except deadline.Late as error:
             return answer.Answer(answer.TIMEOUT, str(error),
                                  seconds=self._limit)
@@ -76,11 +77,12 @@ class ListPageCache(base.Task):
             return answer.Answer(answer.REFUSED, str(error))
 
     @staticmethod
-    def _request(asker: ask.Asker, usable: frozenset[str]) -> answer.Answer:
-        reason = asker.obstacle()
+    def _request(loader: loading.PageCacheLoader,
+                 usable: frozenset[str]) -> answer.Answer:
+        reason = loader.obstacle()
         if reason:
             return answer.Answer(answer.UNAVAILABLE, reason)
-        return asker.ask(usable)
+        return loader.load(usable)
 
     def _with_map(self, guest: planner_facts.Guest,
                   found: answer.Answer) -> planner_facts.Guest:

@@ -5,6 +5,7 @@ A block migration may copy disks for hours before the first page of memory
 is sent.  By then the guest caches something else.
 """
 
+from collections.abc import Callable
 import dataclasses
 import math
 import threading
@@ -12,7 +13,11 @@ import time
 
 from oslo_log import log as logging
 
+from nova_dedup_migrate.hypervisor import progress
+from nova_dedup_migrate.operations import operation as operations
+from nova_dedup_migrate.pagecache import loader as loading
 from nova_dedup_migrate.planner import asking
+from nova_dedup_migrate.planner import plan as planner_plan
 
 LOG = logging.getLogger(__name__)
 
@@ -24,19 +29,21 @@ class Refresh:
     migration continues with its earlier list.
 
     :param operation: Operation with the first answer
-    :param asker: pagecache.ask.Asker
+    :param loader: pagecache.loader.PageCacheLoader
     :param clock: of seconds
     """
 
-    def __init__(self, operation, asker, clock=time.monotonic):
+    def __init__(self, operation: operations.Operation,
+                 loader: loading.PageCacheLoader,
+                 clock: Callable[[], float] = time.monotonic) -> None:
         self._operation = operation
-        self._asker = asker
+        self._loader = loader
         self._clock = clock
         self._answered = clock()
-        self._running = None
+        self._running: threading.Thread | None = None
         self._given_up = False
 
-    def look(self, now):
+    def look(self, now: progress.Progress) -> None:
         """List it again if it is worth it; never waits.
 
         :param now: hypervisor Progress
@@ -54,7 +61,8 @@ class Refresh:
             name='dedup-refresh-%s' % self._operation.instance_uuid)
         self._running.start()
 
-    def _wanted(self, plan, now):
+    def _wanted(self, plan: planner_plan.Plan | None,
+                now: progress.Progress) -> bool:
         if self._running is not None and self._running.is_alive():
             return False
         source = now.dedup.source if now.dedup is not None else None
@@ -66,17 +74,17 @@ class Refresh:
                 and (now.status == 'active' or not now.rounds))
 
     @staticmethod
-    def _left(now):
+    def _left(now: progress.Progress) -> float | None:
         """Return seconds until the end, None while disks are copied."""
         if not now.rounds:
             return None
         rate = now.mbps * 1e6 / 8
         return now.remaining_bytes / rate if rate > 0 else math.inf
 
-    def _ask(self, usable):
+    def _ask(self, usable: frozenset[str]) -> None:
         before = self._operation.page_cache
         try:
-            found = self._asker.ask(usable)
+            found = self._loader.load(usable)
         except Exception as error:
             # most of all the migration's end
             LOG.debug('Asking instance %(instance)s again: %(error)s',
@@ -87,9 +95,9 @@ class Refresh:
         self._answered = self._clock()
         if found.useful:
             self._operation.page_cache = dataclasses.replace(
-                found, asked=before.asked + 1)
+                found, requests=before.requests + 1)
         else:
             self._given_up = True
             self._operation.page_cache = dataclasses.replace(
                 before, notes=before.notes + (
-                    'asked again: %s: %s' % (found.outcome, found.reason),))
+                    'listed again: %s: %s' % (found.outcome, found.reason),))

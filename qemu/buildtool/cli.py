@@ -33,6 +33,11 @@ def parser():
         'flavours', nargs='+', choices=('patched', 'stock'),
         metavar='patched|stock')
     result.add_argument(
+        '--small', action='store_true',
+        help='build only what the demonstration needs, which takes half '
+             'the time; complete ones are used instead if all of the '
+             'given flavours are built already')
+    result.add_argument(
         '--print-prefix', action='store_true',
         help='build nothing: print where it is installed, or fail')
     result.add_argument(
@@ -78,63 +83,91 @@ def find_source(cache, args):
 class Build:
     """One flavour from one source."""
 
-    def __init__(self, cache, source, flavour, sanitize):
+    def __init__(self, cache, source, flavour, sanitize,
+                 profile=recipe.FULL):
         self.cache, self.source, self.flavour = cache, source, flavour
-        self.sanitize = sanitize
+        self.sanitize, self.profile = sanitize, profile
         self.ours = (tree.digest(SRC, PATCHES)
                      if flavour == 'patched' else None)
-        self.prefix = prefix.path(
-            cache, recipe.prefix_key(source, sanitize, self.ours), flavour)
-        self.kind = '-'.join([flavour, *sorted(sanitize)])
-        self.tree = (cache.root / 'tree' /
-                     f'{self.kind}_{recipe.tree_key(source, sanitize)}')
+        #: As it is called, and as its prefix is.
+        self.kind = '-'.join(filter(None, (flavour, profile.name)))
+        self.prefix = prefix.path(cache, recipe.prefix_key(
+            source, sanitize, self.ours, profile), self.kind)
+        self.tree_kind = '-'.join(
+            [profile.name if profile.shared_tree else self.kind,
+             *sorted(sanitize)])
+        key = recipe.tree_key(source, sanitize, profile)
+        self.tree = cache.root / 'tree' / f'{self.tree_kind}_{key}'
+
+    @property
+    def installed(self):
+        return prefix.exists(self.prefix)
 
     def prepare(self):
         """Make the tree what it should be and configure it."""
         common.need_command('patch', 'patch')
         if not (self.tree / 'build' / '.configured').exists():
             # A tree of other inputs will not be used again.
-            for old in self.tree.parent.glob(f'{self.kind}_*'):
+            for old in self.tree.parent.glob(f'{self.tree_kind}_*'):
                 if old != self.tree:
                     shutil.rmtree(old)
             self.tree.mkdir(parents=True, exist_ok=True)
             common.need_space(self.tree, SPACE_GIB)
-        tree.prepare(self.source, self.tree)
+        tree.prepare(self.source, self.tree,
+                     recipe.device_configuration(self.profile))
         if self.flavour == 'patched':
             changed = tree.synchronise(
                 self.source, self.tree, SRC, PATCHES)
-            if changed:
-                common.say(f'{len(changed)} files of the tree are new')
-        compiler.configure(self.cache, self.tree, self.sanitize)
+        else:
+            changed = tree.restore(self.source, self.tree)
+        if changed:
+            common.say(f'{len(changed)} files of the tree are new')
+        compiler.configure(
+            self.cache, self.tree, self.sanitize, self.profile)
 
     def make(self, jobs):
         """Build and install."""
         common.say(f'building {self.kind} QEMU {self.source.version}')
         started = time.monotonic()
         self.prepare()
-        compiler.ninja(self.cache, self.tree, recipe.TARGETS, jobs)
+        compiler.ninja(self.cache, self.tree, self.profile.targets, jobs,
+                       profile=self.profile)
         roms.build_option_roms(self.cache, self.tree)
         roms.link(self.tree)
-        prefix.install(self.cache, self.tree, self.prefix, {
+        prefix.install(self.cache, self.tree, self.prefix, self.profile, {
             'flavour': self.flavour, 'version': self.source.version,
             'source': self.source.identity, 'ours': self.ours,
-            'options': recipe.options(self.sanitize)})
-        prefix.prune(self.cache, self.flavour)
+            'options': recipe.options(self.sanitize, self.profile)})
+        prefix.prune(self.cache, self.kind)
         common.say(f'built {self.kind} in '
                    f'{time.monotonic() - started:.0f} s')
+
+
+def builds(cache, source, args, sanitize):
+    """Return a Build for each flavour that is wanted.
+
+    All are of one profile, so that they can be compared.
+    """
+    complete = [Build(cache, source, flavour, sanitize)
+                for flavour in args.flavours]
+    if not args.small or all(build.installed for build in complete):
+        return complete
+    return [Build(cache, source, flavour, sanitize, recipe.SMALL)
+            for flavour in args.flavours]
 
 
 def show(cache, args, sanitize):
     """Print paths without building."""
     source = find_source(cache, args)
-    for flavour in args.flavours:
-        build = source and Build(cache, source, flavour, sanitize)
+    found = (builds(cache, source, args, sanitize) if source
+             else [None] * len(args.flavours))
+    for flavour, build in zip(args.flavours, found, strict=True):
         if args.print_tree:
             place, there = build and build.tree, build and (
                 build.tree / 'build' / '.configured').exists()
         else:
             place, there = build and build.prefix, build and (
-                prefix.exists(build.prefix))
+                build.installed)
         if not there:
             raise BuildError(
                 f'{flavour} QEMU is not built from these sources yet: '
@@ -153,9 +186,8 @@ def run(args, cache=None):
         if source is None:
             common.need_space(cache.root, SPACE_GIB)
             source = debian.fetch(cache, args.source)
-        for flavour in args.flavours:
-            build = Build(cache, source, flavour, sanitize)
-            if prefix.exists(build.prefix):
+        for build in builds(cache, source, args, sanitize):
+            if build.installed:
                 prefix.use(build.prefix)
             else:
                 build.make(args.jobs)

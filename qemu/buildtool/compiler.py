@@ -10,13 +10,14 @@ from buildtool import common
 from buildtool import recipe
 
 
-def environment(cache, place):
+def environment(cache, place, profile=recipe.FULL):
     """Return the environment of a build.
 
     ccache lets the second of the two QEMUs, and every fresh tree, reuse
-    what the first compiled: paths are made relative to the tree.
+    what the first compiled: paths are made relative to the tree. A tree
+    that the two share needs none, and saves the time it takes.
     """
-    if shutil.which('ccache') is None:
+    if profile.shared_tree or shutil.which('ccache') is None:
         return {}
     return {
         'CCACHE_DIR': str(cache.root / 'ccache'),
@@ -32,7 +33,7 @@ def environment(cache, place):
     }
 
 
-def configure(cache, place, sanitize=()):
+def configure(cache, place, sanitize=(), profile=recipe.FULL):
     """Configure the tree's build folder, unless that is done."""
     build, done = place / 'build', place / 'build' / '.configured'
     if done.exists():
@@ -42,15 +43,16 @@ def configure(cache, place, sanitize=()):
     shutil.rmtree(build, ignore_errors=True)
     build.mkdir()
     name, _ = recipe.compiler()
-    if shutil.which('ccache'):
+    used = environment(cache, place, profile)
+    if used:
         name = f'ccache {name}'
     python = recipe.python(cache)
     common.say('configuring')
     cache.run(
         "QEMU's configure (are all packages of bindep.txt installed?)",
         [place / 'source' / 'configure', f'--python={python}',
-         f'--cc={name}', *recipe.options(sanitize)],
-        build, place / 'log' / 'configure.log', environment(cache, place))
+         f'--cc={name}', *recipe.options(sanitize, profile)],
+        build, place / 'log' / 'configure.log', used)
     done.touch()
 
 
@@ -78,10 +80,11 @@ class Progress:
         print(shown, file=self.stream, end=end, flush=True)
 
 
-def ninja(cache, place, targets, jobs, log='ninja.log'):
+def ninja(cache, place, targets, jobs, log='ninja.log',
+          profile=recipe.FULL):
     """Build targets in a configured tree."""
     cache.run(
         'compiling QEMU',
         ['ninja', '-C', place / 'build', f'-j{jobs}', *targets],
-        place, place / 'log' / log, environment(cache, place),
+        place, place / 'log' / log, environment(cache, place, profile),
         Progress().line)

@@ -13,25 +13,25 @@ import subprocess
 import time
 
 from buildtool import common
-from buildtool import recipe
 from buildtool import roms
 from buildtool.common import BuildError
 
 KEPT = 3
 
 
-def path(cache, key, flavour):
-    return cache.root / key / flavour
+def path(cache, key, kind):
+    return cache.root / key / kind
 
 
 def exists(place):
     return (place / 'build.json').is_file()
 
 
-def install(cache, tree, place, facts):
+def install(cache, tree, place, profile, facts):
     """Install what a tree has built.
 
     :param place: the prefix
+    :param profile: what was built
     :param facts: what to note in its build.json
     """
     with common.scratch(cache.root, '.install-') as new:
@@ -39,11 +39,11 @@ def install(cache, tree, place, facts):
         share = new / 'prefix' / 'share' / 'qemu'
         binaries.mkdir(parents=True)
         share.mkdir(parents=True)
-        for target in recipe.TARGETS:
+        for target in profile.targets:
             shutil.copy(tree / 'build' / target,
                         binaries / Path(target).name)
         roms.collect(tree, share)
-        _try(binaries / 'qemu-system-x86_64', new / 'try.log')
+        _try(binaries / 'qemu-system-x86_64', profile.trial)
         (new / 'prefix' / 'build.json').write_text(
             json.dumps(facts, indent=2) + '\n')
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -51,12 +51,11 @@ def install(cache, tree, place, facts):
         (new / 'prefix').rename(place)
 
 
-def _try(binary, log):
+def _try(binary, options):
     """Start a machine that needs its firmware, and end it."""
     script = ('{"execute": "qmp_capabilities"}\n{"execute": "quit"}\n')
     command = [binary, '-machine', 'pc,accel=tcg', '-S', '-display', 'none',
-               '-nodefaults', '-vga', 'std', '-device', 'virtio-net-pci',
-               '-qmp', 'stdio']
+               '-nodefaults', *options, '-qmp', 'stdio']
     try:
         done = subprocess.run(
             command, input=script, capture_output=True, text=True,
@@ -78,13 +77,13 @@ def use(place):
         pass
 
 
-def prune(cache, flavour):
-    """Remove all but the prefixes of a flavour that were used last.
+def prune(cache, kind):
+    """Remove all but the prefixes of a kind that were used last.
 
     Those used within a day stay: a test or a benchmark may be running them.
     """
     yesterday = time.time() - 86400
-    found = sorted(cache.root.glob(f'*/{flavour}/build.json'),
+    found = sorted(cache.root.glob(f'*/{kind}/build.json'),
                    key=lambda note: note.parent.stat().st_mtime)
     for note in found[:-KEPT]:
         if note.parent.stat().st_mtime > yesterday:

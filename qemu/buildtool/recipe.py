@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is built and with which tools; the hash of all of it."""
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -41,6 +42,51 @@ OPTIONS = (
 TARGETS = ('qemu-system-x86_64', 'qemu-img', 'qemu-io', 'qemu-nbd',
            'storage-daemon/qemu-storage-daemon')
 
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """How much of QEMU is built.
+
+    :ivar name: part of the names of trees and prefixes, '' for all of it
+    :ivar options: of configure
+    :ivar targets: of ninja
+    :ivar devices: lines of the device configuration, none for the default
+    :ivar trial: options of the machine that a new QEMU is tried with
+    :ivar shared_tree: stock and patched are built in one tree, one after
+        the other: the second compiles only what differs
+    """
+
+    name: str
+    options: tuple
+    targets: tuple
+    trial: tuple
+    devices: tuple = ()
+    shared_tree: bool = False
+
+
+FULL = Profile(
+    name='', options=OPTIONS, targets=TARGETS,
+    trial=('-vga', 'std', '-device', 'virtio-net-pci'))
+
+#: What benchmarks.demo can start, with every one of its options, and
+#: nothing else: somebody waits for it.
+SMALL = Profile(
+    name='small',
+    options=(
+        '--target-list=x86_64-softmmu', '--without-default-features',
+        '--without-default-devices',
+        '--with-devices-x86_64=nova-dedup-migrate',
+        '--disable-install-blobs', '--disable-docs', '--enable-tools',
+        '--disable-debug-info', '--enable-kvm', '--enable-tcg',
+        '--enable-zstd'),
+    devices=(
+        'CONFIG_I440FX=y', 'CONFIG_SERIAL_ISA=y', 'CONFIG_IDE_PIIX=y',
+        'CONFIG_VIRTIO_PCI=y', 'CONFIG_VIRTIO_BLK=y',
+        'CONFIG_VIRTIO_SCSI=y'),
+    targets=('qemu-system-x86_64', 'qemu-img'),
+    trial=('-device', 'virtio-scsi-pci'),
+    shared_tree=True)
+
 SANITIZERS = {
     'address': '--enable-asan',
     'undefined': '--enable-ubsan',
@@ -51,7 +97,7 @@ SANITIZERS = {
 PYTHON_PACKAGES = ('meson==1.5.0', 'pycotap==1.3.1', 'setuptools<81')
 
 
-def options(sanitize=()):
+def options(sanitize=(), profile=FULL):
     """Return the configure options.
 
     :param sanitize: names from SANITIZERS
@@ -64,7 +110,15 @@ def options(sanitize=()):
     if 'thread' in sanitize and 'address' in sanitize:
         raise BuildError(
             'the sanitizers thread and address exclude each other')
-    return [*OPTIONS, *(SANITIZERS[name] for name in sorted(sanitize))]
+    return [*profile.options, *(SANITIZERS[name] for name in sorted(sanitize))]
+
+
+def device_configuration(profile):
+    """Return the file that --with-devices names, as (path, text) pairs."""
+    if not profile.devices:
+        return ()
+    return (('configs/devices/x86_64-softmmu/nova-dedup-migrate.mak',
+             '\n'.join(profile.devices) + '\n'),)
 
 
 def compiler():
@@ -89,21 +143,21 @@ def _hash(facts):
         json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def tree_key(source, sanitize=()):
+def tree_key(source, sanitize=(), profile=FULL):
     """Hash what decides whether a build tree can be used again.
 
     Our own sources are left out: a change there is built incrementally.
     """
-    return _hash([RECIPE, source.identity, options(sanitize), compiler(),
-                  platform.machine()])
+    return _hash([RECIPE, source.identity, options(sanitize, profile),
+                  compiler(), platform.machine(), *profile.devices])
 
 
-def prefix_key(source, sanitize=(), ours=None):
+def prefix_key(source, sanitize=(), ours=None, profile=FULL):
     """Hash everything that decides what is installed.
 
     :param ours: tree.digest() for the patched QEMU, None for stock
     """
-    return _hash([tree_key(source, sanitize), TARGETS,
+    return _hash([tree_key(source, sanitize, profile), profile.targets,
                   firmware_versions(), ours])
 
 

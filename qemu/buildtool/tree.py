@@ -80,14 +80,19 @@ def digest(src, patches):
     return total.hexdigest()
 
 
-def prepare(source, place):
-    """Copy the pristine source to a new tree, once."""
+def prepare(source, place, extra=()):
+    """Copy the pristine source to a new tree, once.
+
+    :param extra: (path, text) of files that configure needs besides
+    """
     if (place / 'source').exists():
         return
     common.say('copying the source')
     with common.scratch(place, '.copy-') as new:
         shutil.copytree(source.tree, new / 'source', symlinks=True,
                         ignore=_not_source(source.tree))
+        for name, text in extra:
+            (new / 'source' / name).write_text(text)
         (new / 'source').rename(place / 'source')
 
 
@@ -102,8 +107,6 @@ def synchronise(source, place, src, patches):
 
     :returns: the paths that were written or removed
     """
-    tree, note = place / 'source', place / 'ours.json'
-    before = json.loads(note.read_text()) if note.is_file() else []
     with common.scratch(place, '.stage-') as stage:
         _apply(source, series(patches), stage)
         wanted = {
@@ -115,15 +118,33 @@ def synchronise(source, place, src, patches):
                     f'qemu/src/{name} would replace a file of QEMU '
                     f'{source.version}')
             wanted[name] = path
-        # Noted first: after a kill the next run knows what to look at.
-        _replace(note, json.dumps(
-            sorted({*before, *wanted}), indent=0).encode())
-        changed = []
-        for name in sorted({*before, *wanted}):
-            new = wanted.get(name, source.tree / name)
-            if _bring(new, tree / name):
-                changed.append(name)
-        _replace(note, json.dumps(sorted(wanted), indent=0).encode())
+        return _bring_all(source, place, wanted)
+
+
+def restore(source, place):
+    """Bring a prepared tree back to the pristine source.
+
+    :returns: the paths that were written or removed
+    """
+    return _bring_all(source, place, {})
+
+
+def _bring_all(source, place, wanted):
+    """Write what is wanted; put back what was written before and is not.
+
+    :param wanted: {path in the tree: file with the content}
+    """
+    note = place / 'ours.json'
+    before = json.loads(note.read_text()) if note.is_file() else []
+    # Noted first: after a kill the next run knows what to look at.
+    _replace(note, json.dumps(
+        sorted({*before, *wanted}), indent=0).encode())
+    changed = []
+    for name in sorted({*before, *wanted}):
+        new = wanted.get(name, source.tree / name)
+        if _bring(new, place / 'source' / name):
+            changed.append(name)
+    _replace(note, json.dumps(sorted(wanted), indent=0).encode())
     return changed
 
 

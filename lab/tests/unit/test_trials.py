@@ -4,6 +4,7 @@ from lab import faults
 from lab import settings
 from lab import trials
 from nova_dedup_migrate.tests import base
+from testkit import results
 
 _ALL = ('before', 'during', 'end')
 
@@ -54,6 +55,15 @@ class TestLedger(base.TestCase):
         self.assertTrue(text.splitlines()[2].endswith('x; y'))
         self.assertTrue(text.splitlines()[3].endswith('-'))
 
+    def test_results(self):
+        found = results.Results('make it')
+        trials.judge([trials.Trial('a', 'end')], found)
+        self.assertEqual(0, found.status())
+        trials.judge([trials.Trial('b', 'end', problems=['x', 'y'])], found)
+        self.assertEqual(1, found.status())
+        self.assertEqual(('b, end', 'x; y'),
+                         (found.rows[1].name, found.rows[1].value))
+
 
 class TestPairs(base.TestCase):
 
@@ -78,6 +88,8 @@ class TestPairs(base.TestCase):
         self.assertEqual([], self.pairs('nas-*', profile='local'))
 
     def test_all(self):
+        self.assertLessEqual(set(fault_campaign.QUICK),
+                             set(fault_campaign.NAMES))
         self.assertEqual(set(fault_campaign.NAMES),
                          {name for name, _moment in self.pairs('*')})
 

@@ -13,6 +13,7 @@ from buildtool import common
 from buildtool import compiler
 from buildtool import debian
 from buildtool import prefix
+from buildtool import recipe
 
 
 class CacheCase(testtools.TestCase):
@@ -107,6 +108,78 @@ class TestPrune(CacheCase):
             (place / 'build.json').write_text('{}')
         prefix.prune(self.cache, 'patched')
         self.assertEqual(5, len(list(self.cache.root.glob('*/patched'))))
+
+
+class TestBuilds(CacheCase):
+    """Which QEMUs --small means."""
+
+    def setUp(self):
+        super().setUp()
+        for name, value in (('compiler', ('cc', 'cc 12')),
+                            ('firmware_versions', 'seabios=1')):
+            patch = mock.patch.object(
+                recipe, name, autospec=True, return_value=value)
+            patch.start()
+            self.addCleanup(patch.stop)
+        self.source = debian.Source('10.0.13', 'dsc:1', self.top)
+
+    def builds(self, *words):
+        return cli.builds(self.cache, self.source,
+                          cli.parser().parse_args(words), [])
+
+    def install(self, build):
+        build.prefix.mkdir(parents=True)
+        (build.prefix / 'build.json').write_text('{}')
+
+    def test_complete(self):
+        for build in self.builds('stock', 'patched'):
+            self.assertIs(recipe.FULL, build.profile)
+            self.assertEqual(build.flavour, build.prefix.name)
+
+    def test_small(self):
+        one, other = self.builds('stock', 'patched', '--small')
+        self.assertIs(recipe.SMALL, one.profile)
+        self.assertEqual(one.tree, other.tree)
+        self.assertEqual(['stock-small', 'patched-small'],
+                         [one.prefix.name, other.prefix.name])
+
+    def test_sanitizers_have_trees_of_their_own(self):
+        one, = self.builds('stock', '--small')
+        two = cli.Build(self.cache, self.source, 'stock', ['address'],
+                        recipe.SMALL)
+        self.assertNotEqual(one.tree, two.tree)
+        self.assertNotEqual(one.prefix, two.prefix)
+
+    def test_complete_ones_are_there(self):
+        for build in self.builds('stock', 'patched'):
+            self.install(build)
+        self.assertEqual(
+            {recipe.FULL}, {build.profile for build in
+                            self.builds('stock', 'patched', '--small')})
+
+    def test_one_complete_is_not_compared_with_a_small_one(self):
+        self.install(self.builds('patched')[0])
+        self.assertEqual(
+            {recipe.SMALL}, {build.profile for build in
+                             self.builds('stock', 'patched', '--small')})
+
+    def test_both_flavours_from_one_tree(self):
+        self.source.tree.joinpath('VERSION').write_text('10.0.13\n')
+        seen = []
+        stock, patched = self.builds('stock', 'patched', '--small')
+        with (mock.patch.object(cli.compiler, 'configure', autospec=True),
+              mock.patch.object(cli.common, 'need_space', autospec=True),
+              mock.patch.object(cli.common, 'say', autospec=True),
+              mock.patch.object(cli.tree, 'prepare', autospec=True),
+              mock.patch.object(
+                  cli.tree, 'restore', autospec=True,
+                  side_effect=lambda *_: seen.append('restored')),
+              mock.patch.object(
+                  cli.tree, 'synchronise', autospec=True,
+                  side_effect=lambda *_: seen.append('patched'))):
+            for build in (stock, patched, stock):
+                build.prepare()
+        self.assertEqual(['restored', 'patched', 'restored'], seen)
 
 
 class TestProgress(testtools.TestCase):

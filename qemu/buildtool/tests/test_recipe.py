@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
 from pathlib import Path
 from unittest import mock
 
@@ -40,6 +41,18 @@ class TestKeys(testtools.TestCase):
             recipe.prefix_key(SOURCE, ['address', 'undefined']),
             recipe.prefix_key(SOURCE, ['undefined', 'address']))
 
+    def test_small_is_apart(self):
+        self.assertEqual(4, len({
+            key(SOURCE, profile=profile)
+            for key in (recipe.tree_key, recipe.prefix_key)
+            for profile in (recipe.FULL, recipe.SMALL)}))
+
+    def test_devices_count(self):
+        more = dataclasses.replace(
+            recipe.SMALL, devices=(*recipe.SMALL.devices, 'CONFIG_Q35=y'))
+        self.assertNotEqual(recipe.tree_key(SOURCE, profile=recipe.SMALL),
+                            recipe.tree_key(SOURCE, profile=more))
+
     def test_tree_outlives_our_changes(self):
         before = recipe.tree_key(SOURCE)
         self.firmware_versions.return_value = 'seabios=2'
@@ -51,6 +64,19 @@ class TestOptions(testtools.TestCase):
     def test_sanitizers(self):
         self.assertIn('--enable-asan', recipe.options(['address']))
         self.assertNotIn('--enable-asan', recipe.options())
+
+    def test_sanitizers_of_small(self):
+        self.assertEqual(
+            [*recipe.SMALL.options, '--enable-asan'],
+            recipe.options(['address'], recipe.SMALL))
+
+    def test_devices(self):
+        self.assertEqual((), recipe.device_configuration(recipe.FULL))
+        (path, text), = recipe.device_configuration(recipe.SMALL)
+        # configure looks it up by this name
+        name = Path(path).stem
+        self.assertIn(f'--with-devices-x86_64={name}', recipe.SMALL.options)
+        self.assertIn('CONFIG_VIRTIO_BLK=y\n', text)
 
     def test_unknown(self):
         error = self.assertRaises(

@@ -77,6 +77,42 @@ class TestPrepare(TreeCase):
         self.assertTrue((place / 'source/include/build').is_dir())
 
 
+    def test_files_that_configure_needs(self):
+        place = self.top / 'other'
+        place.mkdir()
+        tree.prepare(self.source, place, [('migration/x.mak', 'X=y\n')])
+        self.assertEqual(
+            'X=y\n', (place / 'source/migration/x.mak').read_text())
+
+
+class TestRestore(TreeCase):
+
+    def test_pristine_again(self):
+        self.write('a.c', 'a')
+        self.patch(HOOK)
+        self.synchronise()
+        self.assertEqual(['a.c', 'migration/ram.c'],
+                         tree.restore(self.source, self.place))
+        self.assertFalse((self.place / 'source' / 'a.c').exists())
+        self.assertEqual(RAM, self.ram.read_text())
+        self.assertEqual([], tree.restore(self.source, self.place))
+
+    def test_patched_again(self):
+        self.patch(HOOK)
+        self.synchronise()
+        tree.restore(self.source, self.place)
+        self.assertEqual(['migration/ram.c'], self.synchronise())
+        self.assertIn('hook', self.ram.read_text())
+
+    def test_after_a_kill(self):
+        # noted and not written yet
+        (self.place / 'ours.json').write_text('["a.c", "migration/ram.c"]')
+        self.assertEqual([], tree.restore(self.source, self.place))
+
+    def test_fresh(self):
+        self.assertEqual([], tree.restore(self.source, self.place))
+
+
 class TestSynchronise(TreeCase):
 
     def test_nothing_to_do(self):

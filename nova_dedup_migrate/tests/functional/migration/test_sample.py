@@ -2,10 +2,10 @@
 """How many hints still hold: x-dedup-sample-hints."""
 
 from nova_dedup_migrate.hypervisor import errors
-from nova_dedup_migrate.hypervisor import spec
 from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.tests.functional.migration import case
 from nova_dedup_migrate.tests.functional.migration import scripted
+from testkit import spec
 
 PAGES = case.PAGES
 STALE = PAGES[:12]
@@ -104,7 +104,7 @@ class SampleTest(case.MigrationCase):
                 one.source.destroy()
 
     def test_a_disk_with_an_iothread(self):
-        path = self.folder / 'other.raw'
+        path = self.directory / 'other.raw'
         content = scripted.write_disk(path)
         one = self.rig(source_disks=[spec.Disk(path=path, iothread=True)],
                        contents=[content])

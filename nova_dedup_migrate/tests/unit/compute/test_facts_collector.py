@@ -44,7 +44,8 @@ def reply(patched=True, copies=('shared', 'shared', 'none', 'none'),
 def sample(known=True, **fields):
     given = dict(
         age=20.0, dirty_rate=6e6, disk_write_rate=3e6, in_use=8e8,
-        in_use_error=2e7, map_pages=10, link_rate=2e7, link_age=60.0,
+        in_use_error=2e7, hint_pages=4000, map_pages=10, link_rate=2e7,
+        link_age=60.0,
         hints=[rpc_objects.DedupDiskHints(
             device='virtio-disk0', pages=1000, sampled=200, valid=150),
             rpc_objects.DedupDiskHints(
@@ -157,7 +158,7 @@ class FactsCollectorTest(base.TestCase):
     def test_figures_that_the_agent_could_not_take(self):
         self.agents.survey.return_value = sample(
             dirty_rate=None, disk_write_rate=None, in_use=None,
-            in_use_error=None, hints=[], link_rate=None)
+            in_use_error=None, hint_pages=0, hints=[], link_rate=None)
         found = self.collect()
         self.assertEqual(facts.Guest(
             memory=1 << 30, resident=1 << 28, hint_pages=0, dirty_rate=0.0,
@@ -208,6 +209,12 @@ class FactsCollectorTest(base.TestCase):
                                       found['vda'].valid_share))
         self.assertEqual((40, None), (found['vdb'].hint_pages,
                                       found['vdb'].valid_share))
+
+    def test_agent_has_no_hints_by_disk(self):
+        self.agents.survey.return_value = sample(hints=[])
+        found = self.collect()
+        self.assertEqual({None}, {disk.hint_pages for disk in found.disks})
+        self.assertEqual(4000, found.guest.hint_pages)
 
     def test_qemu_does_not_count_by_disk(self):
         self.without_agent()

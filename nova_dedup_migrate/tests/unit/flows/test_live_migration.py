@@ -10,7 +10,7 @@ from nova_dedup_migrate.hypervisor import events
 from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.pagecache import answer
-from nova_dedup_migrate.pagecache import ask as pagecache_ask
+from nova_dedup_migrate.pagecache import loader as loading
 from nova_dedup_migrate.planner import asking
 from nova_dedup_migrate.planner import choose
 from nova_dedup_migrate.tests import base
@@ -75,24 +75,24 @@ class LiveMigrationFlowTest(base.TestCase):
                                            operations.UNDO_ARM)],
                          self.disk.written[:2])
 
-    def asker(self):
+    def loader(self):
         """Return one whose guest has listed 7 pages."""
         patch = mock.patch.object(asking, 'obstacle', autospec=True,
                                   return_value='')
         patch.start()
         self.addCleanup(patch.stop)
-        made = mock.create_autospec(pagecache_ask.Asker, instance=True)
+        made = mock.create_autospec(loading.PageCacheLoader, instance=True)
         made.obstacle.return_value = ''
-        made.ask.return_value = answer.Answer('taken', taken_pages=7)
+        made.load.return_value = answer.Answer('taken', taken_pages=7)
         self.guest.dedup_statistics.return_value = (
             statistics.DedupStatistics(
                 hints=statistics.HintStatistics(pages=9)))
-        self.calls.attach_mock(made.ask, 'ask')
+        self.calls.attach_mock(made.load, 'ask')
         self.calls.attach_mock(self.guest.track_dedup, 'track')
         return made
 
     def test_the_guest_lists_its_page_cache(self):
-        self.run_flow(asker=self.asker())
+        self.run_flow(loader=self.loader())
         self.assertEqual(['collect_facts', 'ask', 'arm', 'operate',
                           'collect_incoming'], self.names())
         guest = self.choose.call_args.args[0].guest
@@ -100,7 +100,7 @@ class LiveMigrationFlowTest(base.TestCase):
 
     def test_all_is_undone_if_nova_fails(self):
         self.calls.operate.side_effect = NovaError('x')
-        self.assertRaises(NovaError, self.run_flow, asker=self.asker())
+        self.assertRaises(NovaError, self.run_flow, loader=self.loader())
         self.assertEqual(['collect_facts', 'ask', 'arm', 'operate',
                           'disarm', 'track'], self.names())
         self.assertEqual([], self.operation.durable.undo)

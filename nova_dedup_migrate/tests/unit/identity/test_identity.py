@@ -294,7 +294,8 @@ class RbdTest(IdentityTest):
         self.assertEqual('none', found.copy)
 
     def test_unavailable(self):
-        self.identify.side_effect = rbd.RbdUnavailable('no python3-rbd')
+        self.identify.side_effect = rbd.RbdUnavailable(
+            image='vms/disk', reason='no python3-rbd')
         found = self.ask(self.node)
         self.assertEqual('none', found.copy)
         self.assertIn('no python3-rbd', found.reason)

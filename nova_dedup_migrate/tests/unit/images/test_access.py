@@ -80,7 +80,7 @@ class PrivilegedTest(base.TestCase):
         self.addCleanup(privileged.context.set_client_mode, True)
         privileged.context.set_client_mode(False)
         for name in ('hold_lock', 'release_lock', 'is_locked', 'sample',
-                     'read_rate'):
+                     'read_rates'):
             entrypoint = getattr(privileged, name)
             self.assertTrue(privileged.context.is_entrypoint(entrypoint))
             arguments = range(entrypoint.args[0].__code__.co_argcount)

@@ -43,6 +43,46 @@ class OffsetsTest(base.TestCase):
         self.assertEqual([30 * MIB, 31 * MIB],
                          rates.data_offsets(self.open(write), 100))
 
+    def test_pages(self):
+        def write(file):
+            # So few that each is sure to be looked at.
+            file.truncate(40 * rates.PAGE)
+            file.seek(30 * rates.PAGE)
+            file.write(os.urandom(2 * rates.PAGE))
+            file.flush()
+            os.fsync(file.fileno())
+
+        self.assertEqual(
+            [30 * rates.PAGE, 31 * rates.PAGE],
+            rates.data_offsets(self.open(write), 100, rates.PAGE))
+
+    def test_scattered(self):
+        """Pages, in no order, of all of the disk, and only so many."""
+        fd = self.open(lambda file: file.write(os.urandom(16 * MIB)))
+        read = []
+
+        def take(fd, offset, length):
+            read.append((offset, length))
+            return bytes(length)
+
+        with mock.patch.object(rates.direct, 'read', autospec=True,
+                               side_effect=take):
+            self.assertGreater(rates.measure_scattered(fd, 60.0), 0)
+        offsets = [offset for offset, _ in read]
+        self.assertEqual({rates.PAGE}, {length for _, length in read})
+        self.assertEqual(rates.PAGES, len(set(offsets)))
+        self.assertNotEqual(sorted(offsets), offsets)
+        self.assertEqual({0}, {offset % rates.PAGE for offset in offsets})
+        self.assertLess(min(offsets), MIB)
+        self.assertGreater(max(offsets), 15 * MIB)
+
+    def test_scattered_takes_a_share_of_the_time(self):
+        fd = self.open(lambda file: file.write(os.urandom(MIB)))
+        with mock.patch.object(rates, 'timed', autospec=True,
+                               return_value=3.0) as timed:
+            self.assertEqual(3.0, rates.measure_scattered(fd, 8.0))
+        self.assertEqual(8.0 * rates.SCATTERED, timed.call_args.args[2])
+
     def test_nothing(self):
         self.assertEqual([], rates.data_offsets(
             self.open(lambda file: file.write(b'x')), 100))

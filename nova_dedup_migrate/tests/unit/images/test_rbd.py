@@ -137,7 +137,8 @@ class RbdTest(base.TestCase):
         self.unavailable('vms/disk', 'python3-rbd')
 
     def test_rate(self):
-        self.assertGreater(rbd.read_rate('vms/disk', None, None, '',
-                                         8 * MIB, 60.0), 0)
-        self.assertIsNone(rbd.read_rate('vms/disk', None, None, '', 0,
-                                        60.0))
+        for rate in rbd.read_rates('vms/disk', None, None, '', 8 * MIB,
+                                   60.0):
+            self.assertGreater(rate, 0)
+        self.assertIsNone(rbd.read_rates('vms/disk', None, None, '', 0,
+                                         60.0)[0])

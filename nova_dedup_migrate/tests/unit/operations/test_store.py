@@ -373,7 +373,7 @@ class DamagedTest(StoreCase):
                 ('version', 2, 'its version is 2'),
                 ('operation.id', 'x', "file of migration 'x'"),
                 ('operation.id', self.good, 'file of migration'),
-                ('report', None, 'it is not a JSON object'),
+                ('report', None, 'is not a JSON object'),
                 ('report.version', 9, 'version'),
                 ('report.migration_uuid', 'x', 'about migration'),
                 ('report.outcome', 5, 'report.outcome')):

@@ -29,7 +29,7 @@ class BuildTest(base.TestCase):
         self.assertEqual(('running', None, None, (), None, 'stock'),
                          (made.outcome, made.finished_at, made.plan,
                           made.rounds, made.link_bytes, made.strategy_used))
-        self.assertEqual(('auto', 'flavor'), (made.strategy_asked,
+        self.assertEqual(('auto', 'flavor'), (made.strategy_requested,
                                               made.strategy_source))
 
     def test_completed(self):

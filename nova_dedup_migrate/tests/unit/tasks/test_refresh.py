@@ -4,13 +4,13 @@ from unittest import mock
 
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.pagecache import answer
-from nova_dedup_migrate.pagecache import ask as pagecache_ask
+from nova_dedup_migrate.pagecache import loader as loading
 from nova_dedup_migrate.tasks import refresh
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.tasks import fakes
 
-FIRST = answer.Answer('taken', way='port', seconds=0.5, taken_pages=7)
-AGAIN = answer.Answer('partial', way='port', seconds=0.5, taken_pages=9)
+FIRST = answer.Answer('taken', transport='port', seconds=0.5, taken_pages=7)
+AGAIN = answer.Answer('partial', transport='port', seconds=0.5, taken_pages=9)
 
 
 class RefreshTest(base.TestCase):
@@ -19,11 +19,11 @@ class RefreshTest(base.TestCase):
         super().setUp()
         self.operation = fakes.operation()
         self.operation.page_cache = FIRST
-        self.asker = mock.create_autospec(pagecache_ask.Asker,
+        self.loader = mock.create_autospec(loading.PageCacheLoader,
                                           instance=True)
-        self.asker.ask.return_value = AGAIN
+        self.loader.load.return_value = AGAIN
         self.now = 1000.0
-        self.refresh = refresh.Refresh(self.operation, self.asker,
+        self.refresh = refresh.Refresh(self.operation, self.loader,
                                        lambda: self.now)
         self.now += 60
 
@@ -34,20 +34,20 @@ class RefreshTest(base.TestCase):
             progress or fakes.look(0, status='none', record_pages=0))
         if self.refresh._running is not None:
             self.refresh._running.join(30)
-        return self.asker.ask.call_count
+        return self.loader.load.call_count
 
     def test_while_disks_are_copied(self):
         self.assertEqual(1, self.look())
-        self.asker.ask.assert_called_once_with({'virtio-disk0'})
+        self.loader.load.assert_called_once_with({'virtio-disk0'})
         self.assertEqual(('partial', 9, 2), (
             self.operation.page_cache.outcome,
             self.operation.page_cache.taken_pages,
-            self.operation.page_cache.asked))
+            self.operation.page_cache.requests))
         # and again, when that has become old
         self.assertEqual(1, self.look())
         self.now += 60
         self.assertEqual(2, self.look())
-        self.assertEqual(3, self.operation.page_cache.asked)
+        self.assertEqual(3, self.operation.page_cache.requests)
 
     def test_while_memory_is_sent(self):
         self.assertEqual(0, self.look(fakes.look(
@@ -74,17 +74,18 @@ class RefreshTest(base.TestCase):
         self.assertEqual(0, self.look())
 
     def test_silent_once_silent_always(self):
-        self.asker.ask.return_value = answer.Answer('timeout', 'it hangs')
+        self.loader.load.return_value = answer.Answer('timeout', 'it hangs')
         self.look()
         self.now += 600
         self.assertEqual(1, self.look())
         self.assertEqual((FIRST.taken_pages, 1, (
-            'asked again: timeout: it hangs',)), (
+            'listed again: timeout: it hangs',)), (
             self.operation.page_cache.taken_pages,
-            self.operation.page_cache.asked, self.operation.page_cache.notes))
+            self.operation.page_cache.requests,
+            self.operation.page_cache.notes))
 
     def test_the_guest_has_left(self):
-        self.asker.ask.side_effect = errors.GuestNotRunning(name='x')
+        self.loader.load.side_effect = errors.GuestNotRunning(name='x')
         self.look()
         self.now += 600
         self.assertEqual(1, self.look())
@@ -94,7 +95,7 @@ class RefreshTest(base.TestCase):
     def test_one_at_a_time(self):
         go_on = threading.Event()
         self.addCleanup(go_on.set)
-        self.asker.ask.side_effect = lambda usable: (go_on.wait(60),
+        self.loader.load.side_effect = lambda usable: (go_on.wait(60),
                                                      AGAIN)[1]
         nobody = mock.patch.object(threading.Thread, 'join', autospec=True)
         with nobody:

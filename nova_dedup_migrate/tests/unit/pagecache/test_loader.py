@@ -8,9 +8,9 @@ from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.pagecache import answer
-from nova_dedup_migrate.pagecache import ask
 from nova_dedup_migrate.pagecache import errors
 from nova_dedup_migrate.pagecache import listingformat as form
+from nova_dedup_migrate.pagecache import loader
 from nova_dedup_migrate.pagecache import mapformat
 from nova_dedup_migrate.pagecache import parser
 from nova_dedup_migrate.pagecache import transport
@@ -28,26 +28,26 @@ def listing(size=None, disks=(VDA, VDB), given=EXTENTS, **fields):
     return made
 
 
-class Way(transport.Transport):
-    """Answers with what it was made of; raises errors."""
+class Given(transport.Transport):
+    """Returns the outcome it was made with, or raises it."""
 
     def __init__(self, outcome, obstacle='', name='port'):
         self.name = name
         self._outcome = outcome
         self._obstacle = obstacle
-        self.asked = 0
+        self.requests = 0
 
     def obstacle(self):
         return self._obstacle
 
-    def ask(self, limits, deadline):
-        self.asked += 1
+    def request(self, limits, deadline):
+        self.requests += 1
         if isinstance(self._outcome, Exception):
             raise self._outcome
         return self._outcome
 
 
-class AskTest(base.TestCase):
+class PageCacheLoaderTest(base.TestCase):
 
     def setUp(self):
         super().setUp()
@@ -83,14 +83,14 @@ class AskTest(base.TestCase):
             pages=4, map_state=state, map_pages=pages,
             map_error='malformed'))
 
-    def ask(self, *ways, seconds=60.0, usable=None):
-        return ask.Asker(self.guest, ways, transport.Limits(seconds)).ask(
-            usable)
+    def fetch(self, *given, seconds=60.0, usable=None):
+        return loader.PageCacheLoader(
+            self.guest, given, transport.Limits(seconds)).load(usable)
 
     def test_all_is_well(self):
         end = form.End('whole', 'pages', 2, None, None, 100, 7,
                        time_us=250000, cpu_us=125000, read_bytes=0)
-        found = self.ask(Way(listing(
+        found = self.fetch(Given(listing(
             skips=('nfs',), **{name: getattr(end, name) for name in (
                 'method', 'cached_pages', 'dirty_pages', 'time_us',
                 'cpu_us', 'read_bytes')})))
@@ -102,91 +102,95 @@ class AskTest(base.TestCase):
         self.assertEqual(5, self.map.pages)
 
     def test_only_disks_of_use(self):
-        self.ask(Way(listing()), usable={'virtio-disk1'})
+        self.fetch(Given(listing()), usable={'virtio-disk1'})
         self.assertEqual((('virtio-disk1',), 3),
                          (self.map.disks, self.map.pages))
 
     def test_no_disk_of_use(self):
-        found = self.ask(Way(listing()), usable=set())
+        found = self.fetch(Given(listing()), usable=set())
         self.assertEqual('refused', found.outcome)
         self.assertIsNone(self.map)
 
     def test_disk_that_cannot_be_told(self):
-        found = self.ask(Way(listing(
+        found = self.fetch(Given(listing(
             disks=(VDA, dataclasses.replace(VDB, pci=((9, 0),))))))
         self.assertEqual(('taken', 2), (found.outcome, self.map.pages))
-        self.assertIn('vdb is none of', found.notes[0])
+        self.assertIn('vdb matches no disk', found.notes[0])
 
     def test_broke_off(self):
-        found = self.ask(Way(listing(size=-200)))
+        found = self.fetch(Given(listing(size=-200)))
         self.assertEqual('partial', found.outcome)
-        self.assertIn('broke off', found.reason)
+        self.assertIn('cut off', found.reason)
         self.assertEqual(5, found.taken_pages)
 
     def test_ended_by_a_limit(self):
-        found = self.ask(Way(listing(status='ended: time')))
+        found = self.fetch(Given(listing(status='ended: time')))
         self.assertEqual(('partial', 'ended: time'),
                          (found.outcome, found.reason))
 
     def test_nothing_cached(self):
-        found = self.ask(Way(listing(given=())))
+        found = self.fetch(Given(listing(given=())))
         self.assertEqual(('taken', 0), (found.outcome, found.taken_pages))
-        self.assertIn('nothing', found.reason)
+        self.assertIn('has no pages', found.reason)
         self.assertIsNone(self.map)
 
-    def test_ways(self):
+    def test_transports(self):
         right = listing()
-        no_way = Way(errors.NoWay(reason='refused it'))
-        closed = Way(right, 'closed')
-        agent = Way(right, name='agent')
-        found = self.ask(closed, no_way, agent)
-        self.assertEqual(('taken', 'agent'), (found.outcome, found.way))
-        self.assertEqual(0, closed.asked)
-        found = self.ask(closed, no_way)
+        unreachable = Given(errors.GuestUnreachable(reason='refused it'))
+        closed = Given(right, 'closed')
+        agent = Given(right, name='agent')
+        found = self.fetch(closed, unreachable, agent)
+        self.assertEqual(('taken', 'agent'), (found.outcome, found.transport))
+        self.assertEqual(0, closed.requests)
+        found = self.fetch(closed, unreachable)
         self.assertEqual('unavailable', found.outcome)
-        self.assertIn('closed; the guest cannot be asked: refused it',
+        self.assertIn('closed; the request for the page-cache listing '
+                      'cannot be sent to the guest: refused it',
                       found.reason)
-        self.assertEqual('unavailable', self.ask().outcome)
+        self.assertEqual('unavailable', self.fetch().outcome)
 
-    def test_silent_and_nonsense(self):
+    def test_timeout_and_malformed(self):
         for error, outcome in (
                 (errors.NoAnswer(reason='x'), 'timeout'),
                 (errors.ListingError(reason='x'), 'refused')):
-            found = self.ask(Way(error))
-            self.assertEqual((outcome, 'port'), (found.outcome, found.way))
+            found = self.fetch(Given(error))
+            self.assertEqual((outcome, 'port'),
+                             (found.outcome, found.transport))
             self.assertFalse(found.useful)
-            self.assertEqual('taken', self.ask(
-                Way(error), Way(listing(), name='agent')).outcome)
+            self.assertEqual('taken', self.fetch(
+                Given(error), Given(listing(), name='agent')).outcome)
 
-    def test_no_time_is_left_for_another_way(self):
-        second = Way(listing())
-        self.assertEqual('unavailable', self.ask(second, seconds=0.1).outcome)
-        self.assertEqual(0, second.asked)
+    def test_no_time_is_left_for_another_transport(self):
+        second = Given(listing())
+        found = self.fetch(second, seconds=0.1)
+        self.assertEqual('unavailable', found.outcome)
+        self.assertIn('no time was left', found.reason)
+        self.assertEqual(0, second.requests)
 
     def test_qemu_refuses(self):
         self.states = [('failed', 0)]
-        found = self.ask(Way(listing()))
+        found = self.fetch(Given(listing()))
         self.assertEqual('refused', found.outcome)
         self.assertIn('malformed', found.reason)
         self.guest.load_dedup_map.side_effect = hypervisor_errors.QmpError(
             command='x-dedup-load-map', error_class='',
             description='Another page-cache map is being read')
-        self.assertIn('Another', self.ask(Way(listing())).reason)
+        self.assertIn('Another', self.fetch(Given(listing())).reason)
 
     def test_qemu_is_slow(self):
         self.states = [('loading', 0)]
         begun = time.monotonic()
-        found = self.ask(Way(listing()), seconds=0.5)
-        self.assertEqual(('partial', 'QEMU still reads it', 4), (
+        found = self.fetch(Given(listing()), seconds=0.5)
+        self.assertEqual(('partial', 'QEMU is still reading the map', 4), (
             found.outcome, found.reason, found.taken_pages))
         self.assertLess(time.monotonic() - begun, 30)
 
     def test_obstacle(self):
-        def obstacle(*ways):
-            return ask.Asker(self.guest, ways,
-                             transport.Limits()).obstacle()
-        self.assertEqual('', obstacle(Way(None, 'x'), Way(None)))
-        self.assertEqual('x; y', obstacle(Way(None, 'x'), Way(None, 'y')))
+        def obstacle(*given):
+            return loader.PageCacheLoader(self.guest, given,
+                                          transport.Limits()).obstacle()
+        self.assertEqual('', obstacle(Given(None, 'x'), Given(None)))
+        self.assertEqual('x; y', obstacle(Given(None, 'x'), Given(None, 'y')))
         self.assertTrue(obstacle())
         self.guest.run_state.return_value = 'paused'
-        self.assertEqual('it does not run', obstacle(Way(None)))
+        self.assertEqual('the guest is not running', obstacle(Given(None)))
