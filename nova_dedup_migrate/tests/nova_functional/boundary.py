@@ -19,6 +19,7 @@ import time
 from nova import context as nova_context
 from nova import objects
 
+from nova_dedup_migrate.tests import nova_functional
 from nova_dedup_migrate.tests.nova_functional import adopt
 from nova_dedup_migrate.tests.nova_functional import faults
 from nova_dedup_migrate.tests.nova_functional import world
@@ -49,6 +50,9 @@ class Boundary(world.World):
     def setUp(self):
         if adopt.STOCK:
             self.skipTest("Nova's own driver settles nothing")
+        if not nova_functional.THREADS:
+            self.skipTest('Nova before 34 does not leave instances to its '
+                          'driver when nova-compute starts')
         super().setUp()
 
     # A row

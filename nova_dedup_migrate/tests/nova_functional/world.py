@@ -17,17 +17,20 @@ import fixtures
 import libvirt
 from nova import context as nova_context
 from nova import objects
-from nova import thread_pool_factory
 from nova.tests.fixtures import libvirt as fakelibvirt
 from nova.tests.functional.libvirt import base as libvirt_base
 from nova.virt.libvirt import driver as libvirt_driver
 from nova.virt.libvirt import vif
 from nova.volume import cinder
+from oslo_utils import importutils
 
 from nova_dedup_migrate.tests.nova_functional import adopt
 from nova_dedup_migrate.tests.nova_functional import faults
 from nova_dedup_migrate.tests.nova_functional import hosts
 from nova_dedup_migrate.tests.nova_functional import internals
+
+# Nova 32 and 33 do not have it.
+thread_pool_factory = importutils.try_import('nova.thread_pool_factory')
 
 #: Seconds in which all that is begun comes to an end, on a busy machine.
 SETTLE_S = 45.0
