@@ -90,7 +90,7 @@ class PostCopyTest(BoundaryCase):
         server = self.ready()
         self.begin(server)
         migration = self.migration(server)
-        fault = self.fail(boundary_steps.TOLD, faults.BUS)
+        fault = self.fail(boundary_steps.TOLD, faults.BUS, server)
         migration.status = 'running (post-copy)'
         migration.save()
         self.release(server)
@@ -335,7 +335,7 @@ class MultiattachTest(BoundaryCase):
             '155d900f-4e14-4e4c-a73d-069cbf4541e6')
         for one in (server, other):
             self.attach(one, volume)
-        fault = self.fail(boundary_steps.TOLD, faults.BUS)
+        fault = self.fail(boundary_steps.TOLD, faults.BUS, server)
         self.migrate(server, 'dest')
         self.until(fault.met.is_set)
         left = []
