@@ -154,7 +154,10 @@ class Actions:
                 LOG.debug('Finishing failed once more: %s', error)
             # Removing what is left has its own attempts.
             operation.durable.failures = 0
-        self._manager.fail(operation, reason, known=gave_up)
+        # A guest that has left must not be started here: if its instance
+        # is the destination's by now, Nova has cleared the task state.
+        self._manager.fail(operation, reason, known=(
+            gave_up and phase != operations.FINISHING))
         operation.enter(operations.STUCK)
         return False
 

@@ -311,6 +311,9 @@ class LiveMigrations:
         data = kept_data.encode(migrate_data, block_migration,
                                 {**volumes, **old})
         if held is not None and held.migration_uuid == uuid:
+            # What this process reports takes the place of what an earlier
+            # one did, which only had the request.
+            held.earlier = None
             held.enter(operations.PREPARING, destination=dest, data=data)
             return held
         operation = self._operation(uuid, instance, dest, data)

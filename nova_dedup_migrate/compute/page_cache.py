@@ -29,10 +29,11 @@ def loader(conf, guest):
     known = {'port': port.PortTransport(guest),
              'agent': guestagent.AgentTransport(guest,
                                                 conf.page_cache_lister)}
-    ways = [known[name] for name in dict.fromkeys(conf.page_cache_transports)]
-    if not ways:
+    transports = [known[name] for name in
+                  dict.fromkeys(conf.page_cache_transports)]
+    if not transports:
         return None
-    return loading.PageCacheLoader(guest, ways, transport.Limits(
+    return loading.PageCacheLoader(guest, transports, transport.Limits(
         seconds=conf.page_cache_time,
         memory_kib=conf.page_cache_memory * 1024,
         extents=conf.page_cache_extents))

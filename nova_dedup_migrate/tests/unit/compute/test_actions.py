@@ -196,5 +196,5 @@ class ActionsTest(base.TestCase):
         self.manager.finish.assert_called_once_with(self.operation,
                                                     last=True)
         self.manager.fail.assert_called_once_with(self.operation, mock.ANY,
-                                                  known=True)
+                                                  known=False)
         self.assertEqual(0, self.operation.durable.failures)

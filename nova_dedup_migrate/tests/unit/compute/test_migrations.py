@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import datetime
 from unittest import mock
 
 from nova import exception
@@ -19,6 +20,7 @@ from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.recovery import loop
 from nova_dedup_migrate.recovery import owners
 from nova_dedup_migrate.reports import notify
+from nova_dedup_migrate.reports import report
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.compute import fakes
@@ -256,6 +258,20 @@ class SessionTest(MigrationsCase):
         self.assertEqual('there', held.destination)
         self.assertEqual({OTHER: 'old'}, held.durable.data['volumes'])
         self.recovery.hold.assert_not_called()
+
+    def test_a_request_that_comes_after_a_restart(self):
+        """The report is that of the migration, not of its request."""
+        held = operations.Operation(
+            fakes.operation(destination='').durable, self.migrations._save,
+            report.Report(fakes.MIGRATION, fakes.UUID, 'here', '',
+                          datetime.datetime.now(datetime.timezone.utc)))
+        self.recovery.held.return_value = held
+        with self.session() as session:
+            session.operation.explain('a reason')
+            session.operation.save()
+        made = self.migrations._store.read(fakes.MIGRATION)
+        self.assertEqual(('there', 'nova.conf'),
+                         (made.destination, made.strategy_source))
 
     def refused(self):
         with self.session() as session:

@@ -8,10 +8,11 @@ from oslo_config import cfg
 from nova_dedup_migrate.compute import page_cache
 from nova_dedup_migrate.conf import dedup_migrate
 from nova_dedup_migrate.hypervisor import base as hypervisor
+from nova_dedup_migrate.pagecache import loader as loading
 from nova_dedup_migrate.tests import base
 
 
-class AskerTest(base.TestCase):
+class LoaderTest(base.TestCase):
 
     def loader(self, **options):
         conf = cfg.ConfigOpts()
@@ -34,7 +35,7 @@ class AskerTest(base.TestCase):
         self.assertEqual((5.0, 65536, 1 << 22), (
             limits.seconds, limits.memory_kib, limits.extents))
 
-    def test_ways(self):
+    def test_transports(self):
         self.assertIsNone(self.loader(transports=[]))
         self.assertEqual(['agent', 'port'], self.loader(
             transports=['agent', 'port', 'agent'])[0])

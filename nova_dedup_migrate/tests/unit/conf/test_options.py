@@ -42,7 +42,8 @@ class OptionsTest(base.TestCase):
     def test_refused(self):
         for line in ('strategy = fast', 'min_gain = 2',
                      'operations_kept = 0', 'watch_interval = 0',
-                     'max_extra_downtime = -1', 'rpc_timeout = -1'):
+                     'max_extra_downtime = -1', 'rpc_timeout = -1',
+                     'recovery_timeout = 59'):
             name = line.split()[0]
             group = self._read('[dedup_migrate]\n%s\n' % line)
             self.assertRaises(ValueError, getattr, group, name)

@@ -2,13 +2,14 @@
 import threading
 from unittest import mock
 
-from nova_dedup_migrate.compute import tracking
 from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import statistics
+from nova_dedup_migrate.hypervisor import tracking
 from nova_dedup_migrate.tests import base
 
 UUID = '5b4b8b2e-0000-4000-8000-000000000001'
+OTHER = '5b4b8b2e-0000-4000-8000-000000000002'
 
 
 class TrackerTest(base.TestCase):
@@ -18,18 +19,17 @@ class TrackerTest(base.TestCase):
         self.guest = mock.create_autospec(hypervisor.Guest, instance=True)
         self.state()
         self.wanted = True
-        self.busy = False
-        self.tracker = tracking.Tracker(self.resolve, lambda uuid: self.busy)
+        self.resolved = []
+        self.tracker = tracking.Tracker(self.resolve)
         self.addCleanup(self.tracker.stop)
 
-    def resolve(self, uuid):
-        self.assertEqual(UUID, uuid)
-        return self.guest, self.wanted
+    def resolve(self, uuid, wanted):
+        self.resolved.append((uuid, wanted))
+        return self.guest, self.wanted if wanted is None else wanted
 
-    def state(self, tracking=False, source=None):
+    def state(self, tracking=False):
         self.guest.dedup_statistics.return_value = statistics.DedupStatistics(
-            tracking=tracking, hints=statistics.HintStatistics(),
-            source=source)
+            tracking=tracking, hints=statistics.HintStatistics())
 
     def look(self):
         self.tracker.look(UUID)
@@ -112,24 +112,45 @@ class TrackerTest(base.TestCase):
         self.eventually(lambda: not self.tracker._again, 'two looks')
         self.assertEqual(2, self.guest.dedup_statistics.call_count)
 
-    def test_left_armed(self):
-        self.state(tracking=True,
-                   source=statistics.SourceStatistics(state='armed'))
-        self.look()
-        self.guest.disarm_dedup.assert_called_once_with()
+    def test_an_event_is_not_what_was_known(self):
+        """The first look has what is known; the next one reads anew."""
+        entered, go_on = threading.Event(), threading.Event()
+        self.addCleanup(go_on.set)
 
-    def test_armed_by_us(self):
-        self.busy = True
-        self.state(tracking=True,
-                   source=statistics.SourceStatistics(state='armed'))
-        self.look()
-        self.guest.disarm_dedup.assert_not_called()
+        def hang():
+            entered.set()
+            go_on.wait(30)
+            return mock.DEFAULT
 
-    def test_running_migration_is_left_alone(self):
-        self.state(tracking=True,
-                   source=statistics.SourceStatistics(state='active'))
-        self.look()
-        self.guest.disarm_dedup.assert_not_called()
+        self.guest.dedup_statistics.side_effect = hang
+        self.tracker.look(UUID, False)
+        self.assertTrue(entered.wait(30))
+        self.tracker.look(UUID)
+        go_on.set()
+        self.eventually(lambda: not self.tracker._again, 'two looks')
+        self.assertEqual([(UUID, False), (UUID, None)], self.resolved)
+
+    def look_at_all(self, wanted):
+        self.tracker.look_at_all([UUID, OTHER], wanted)
+        self.eventually(lambda: len(self.resolved) >= 2
+                        and not self.tracker._again, 'two looks')
+
+    def test_all(self):
+        """Of those that run already it is known at once what is wanted."""
+        known = mock.Mock(spec=[], return_value={UUID: True})
+        self.look_at_all(known)
+        known.assert_called_once_with()
+        self.assertEqual({(UUID, True), (OTHER, False)},
+                         set(self.resolved))
+        self.guest.track_dedup.assert_called_once_with(True)
+
+    def test_all_without_the_database(self):
+        known = mock.Mock(spec=[], side_effect=OSError('no database'))
+        with mock.patch.object(tracking.LOG, 'warning',
+                               autospec=True) as warning:
+            self.tracker.look_at_all([UUID], known)
+            self.eventually(lambda: warning.called, 'a warning')
+        self.assertEqual([], self.resolved)
 
     def test_stopped(self):
         self.tracker.stop()
