@@ -256,14 +256,19 @@ class ManagerPort:
         if migration is not None and migration.status in OPEN:
             migration.status = 'error'
             migration.save()
-        operation.durable.data.setdefault('vm_state', instance.vm_state)
-        instance.vm_state = vm_states.ERROR
         if known:
             instance.task_state = None
+        else:
+            operation.durable.data.setdefault('vm_state', instance.vm_state)
+        instance.vm_state = vm_states.ERROR
         instance.save(expected_task_state=[task_states.MIGRATING, None])
 
     def restore(self, operation: operations.Operation) -> None:
-        """Take back the ERROR of fail(): the migration was settled."""
+        """Take back the ERROR of fail(): the guest was found after all.
+
+        An ERROR for steps that failed too often stays: something is left
+        for an operator to remove.
+        """
         state = operation.durable.data.pop('vm_state', None)
         instance = self.instance(operation.instance_uuid)
         if state and instance and instance.vm_state == vm_states.ERROR:

@@ -25,9 +25,10 @@ from nova_dedup_migrate.rpc import errors
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds after which a request that Nova's queue does not have is lost:
-#: the calls that Nova makes before it sends one time out after 60.
-REQUEST_S = 90.0
+#: Seconds after which a request that Nova's queue does not have is lost.
+#: The calls that Nova makes before it sends one, or after it has taken one
+#: from its queue, time out after 60; and the queue is looked at each 30.
+REQUEST_S = 120.0
 #: Types of JobInfo of a guest that is not migrated any more.
 _NO_JOB = (libvirt.VIR_DOMAIN_JOB_NONE, libvirt.VIR_DOMAIN_JOB_COMPLETED,
            libvirt.VIR_DOMAIN_JOB_FAILED, libvirt.VIR_DOMAIN_JOB_CANCELLED)

@@ -239,6 +239,9 @@ class RecoveryLoop:
             operation, time.monotonic() - held.since, held.loaded,
             owners.RECOVERY)
         if at.owner:
+            # It may be released any moment, and Nova then needs a minute
+            # until the next owner has it.
+            held.since = time.monotonic()
             return INTERVAL_S
         if held.state != (at.phase, at.status):
             held.state = at.phase, at.status

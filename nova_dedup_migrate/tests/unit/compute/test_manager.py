@@ -180,6 +180,12 @@ class SettlingTest(ManagerPortCase):
         self.port.restore(self.operation)
         self.assertEqual(vm_states.ACTIVE, self.instance.vm_state)
 
+    def test_an_error_of_steps_that_failed_stays(self):
+        self.patch(compute_utils, 'add_instance_fault_from_exc')
+        self.port.fail(self.operation, 'the reason', known=True)
+        self.port.restore(self.operation)
+        self.assertEqual(vm_states.ERROR, self.instance.vm_state)
+
 
 class ReadingTest(ManagerPortCase):
 

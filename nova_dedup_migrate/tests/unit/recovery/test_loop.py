@@ -357,6 +357,21 @@ class DecisionTest(LoopCase):
             self.look(held)
             self.assertEqual(acts, len(self.world.acts), status)
 
+    def test_patience_begins_when_novas_queue_releases_it(self):
+        """Nova then still needs a moment until its thread owns it."""
+        self.operation.enter(operations.REQUESTED)
+        held = self.hold()
+        self.see(status='preparing', patience=90.0, **STAYED)
+        self.look(held)
+        self.queue.add(samples.INSTANCE)
+        for _ in range(3):
+            held.since -= 100.0
+            self.look(held)
+        self.queue.clear()
+        self.look(held)
+        self.look(held)
+        self.assertEqual([], self.world.acts)
+
     def test_observing_fails(self):
         """As without Nova's database: nothing is known, nothing done."""
         self.world.blind = OSError('no database')
