@@ -17,6 +17,12 @@ _ALL = (faults.BUS, faults.DEATH)
 _DRIVER = (faults.BUS, faults.LIBVIRT, faults.DEATH)
 
 
+#: What stays if the destination fails to clean up: the source casts its
+#: request, and does not hear of it.
+_UNHEARD = ('dest interfaces', 'dest instance directories',
+            'binding of port')
+
+
 @dataclasses.dataclass(frozen=True)
 class Step:
     """A call that can fail.
@@ -175,13 +181,13 @@ ROLLBACK = (
          after=True),
     Step("the destination's port bindings deleted",
          'dest.manager.network_api.setup_networks_on_host', host='dest',
-         when=_tears_down),
+         when=_tears_down, ignored=_UNHEARD),
     Step("the destination's PCI claims freed",
          'dest.manager.rt.free_pci_device_claims_for_instance',
-         host='dest'),
+         host='dest', ignored=_UNHEARD),
     Step('the destination cleans up',
          'dest.manager.driver.destroy',
-         host='dest', kinds=_DRIVER),
+         host='dest', kinds=_DRIVER, ignored=_UNHEARD),
     Step('the instance saved', 'Instance.save', when=_stays,
          quick=(faults.DEATH,)),
     Step('notifications of the end sent',
