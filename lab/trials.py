@@ -15,7 +15,7 @@ class Trial:
     :ivar migration: status of the migration
     :ivar host: that Nova says the instance is on
     :ivar seconds: from the fault until then
-    :ivar note: of the fault, or when it was struck
+    :ivar note: of the fault, or when it was injected
     :ivar problems: what is not as it should be, sentences
     """
 

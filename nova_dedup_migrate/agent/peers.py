@@ -32,9 +32,13 @@ class Peers:
     def __init__(self, ports: Container[int],
                  networks: Sequence[str] = ()) -> None:
         self._ports = ports
-        self._networks: list[_Network] = [
-            ipaddress.ip_network(network, strict=False)
-            for network in networks]
+        try:
+            self._networks: list[_Network] = [
+                ipaddress.ip_network(network, strict=False)
+                for network in networks]
+        except ValueError as error:
+            raise ValueError('[dedup_migrate] probe_networks: %s'
+                             % error) from error
 
     def resolve(self, host: str, offer: objects.DedupLinkOffer
                 ) -> tuple[int, tuple]:

@@ -74,7 +74,10 @@ class Actions:
 
     def _hands_off(self, operation: operations.Operation,
                    at: rules.Observation, decision: rules.Decision) -> bool:
-        """Leave it to an operator: it is not the state we have left."""
+        """Leave it to an operator: it is not the state we have left.
+
+        Only what the undo log has of a QEMU on this host is undone.
+        """
         LOG.critical(
             'Live migration %(migration)s of instance %(instance)s from '
             '%(source)s to %(destination)s is not settled: %(why)s. The '
@@ -87,6 +90,7 @@ class Actions:
              'destination': operation.destination or 'no host yet',
              'why': decision.why, 'host': at.host})
         operation.explain(decision.why)
+        self._undo(operation)
         operation.finish('failed')
         return True
 
@@ -144,20 +148,19 @@ class Actions:
         LOG.error('Instance %(instance)s is set to ERROR. %(reason)s',
                   {'instance': operation.instance_uuid, 'reason': reason})
         operation.explain(reason)
-        phase = operation.phase
-        gave_up = operation.durable.failures >= rules.MAX_FAILURES
-        if gave_up and phase == operations.FINISHING:
+        known = operation.durable.failures >= rules.MAX_FAILURES
+        if known and operation.phase == operations.FINISHING:
             try:
                 self._manager.finish(operation, last=True)
             except Exception as error:
                 # It has set the instance's host, which is what counts.
                 LOG.debug('Finishing failed once more: %s', error)
-            # Removing what is left has its own attempts.
-            operation.durable.failures = 0
-        # A guest that has left must not be started here: if its instance
-        # is the destination's by now, Nova has cleared the task state.
-        self._manager.fail(operation, reason, known=(
-            gave_up and phase != operations.FINISHING))
+            # A guest that has left must not be started here.
+            known = self._manager.has_moved(operation)
+            if known:
+                # Removing what is left has its own attempts.
+                operation.durable.failures = 0
+        self._manager.fail(operation, reason, known)
         operation.enter(operations.STUCK)
         return False
 

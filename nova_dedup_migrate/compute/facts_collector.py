@@ -24,10 +24,10 @@ import nova.conf
 from nova.virt.libvirt import migration as libvirt_migration
 from oslo_log import log as logging
 
-from nova_dedup_migrate.compute import disks as domain_disks
 from nova_dedup_migrate.hypervisor import decode
 from nova_dedup_migrate.hypervisor import survey
 from nova_dedup_migrate.identity import challenge
+from nova_dedup_migrate.identity import domain_disks
 from nova_dedup_migrate.identity import nodes
 from nova_dedup_migrate.planner import facts
 from nova_dedup_migrate.rpc import errors

@@ -193,6 +193,12 @@ class ManagerPort:
             context, instance, operation.destination, data, status, bdms,
             pre_live_migration=data.migration.status in _UNPREPARED)
 
+    def has_moved(self, operation: operations.Operation) -> bool:
+        """Whether the instance is the destination's."""
+        instance = self.instance(operation.instance_uuid)
+        return (instance is not None
+                and instance.host == operation.destination)
+
     def close(self, operation: operations.Operation) -> None:
         """Do what is left when the instance is on its final host.
 

@@ -39,8 +39,10 @@ from nova_dedup_migrate.operations import session as compute_session
 from nova_dedup_migrate.operations import store
 from nova_dedup_migrate.recovery import loop
 from nova_dedup_migrate.recovery import owners as ownership
+from nova_dedup_migrate.reports import build
 from nova_dedup_migrate.reports import links
 from nova_dedup_migrate.reports import notify
+from nova_dedup_migrate.reports import report as reports
 from nova_dedup_migrate.rpc import api
 
 CONF = nova.conf.CONF
@@ -126,6 +128,8 @@ class LiveMigrations:
                 LOG.error('An operation is not recovered: %s', error)
             for durable, report in found:
                 if durable.source == host:
+                    # It may have passed while no nova-compute ran.
+                    durable.deadline = None
                     self._recovery.hold(operations.Operation(
                         durable, self._save, report), loaded=True)
         except Exception as error:
@@ -204,19 +208,25 @@ class LiveMigrations:
 
     def _save(self, operation: operations.Operation) -> None:
         """Write an operation; send its report if it has ended."""
-        report = self._store.write(operation)
-        if operation.phase == operations.ENDED:
-            self._links.learn(report)
-            try:
-                self._notifier.end(report)
-            except Exception as error:
-                # The bus and its drivers have errors of many kinds, and a
-                # report that is not sent is no reason to fail anything.
-                LOG.warning('The report of live migration %(migration)s was '
-                            'not sent as a notification: %(error)s. It is '
-                            'in %(path)s.',
-                            {'migration': operation.migration_uuid,
-                             'error': error, 'path': self._store.path})
+        try:
+            self._store.write(operation)
+        finally:
+            if operation.phase == operations.ENDED:
+                self._send(build.of_operation(operation))
+
+    def _send(self, report: reports.Report) -> None:
+        """Send the report of a migration that has ended; never raises."""
+        self._links.learn(report)
+        try:
+            self._notifier.end(report)
+        except Exception as error:
+            # The bus and its drivers have errors of many kinds, and a
+            # report that is not sent is no reason to fail anything.
+            LOG.warning('The report of live migration %(migration)s was not '
+                        'sent as a notification: %(error)s. It is in '
+                        '%(path)s.',
+                        {'migration': report.migration_uuid, 'error': error,
+                         'path': self._store.path})
 
     def _operation(self, migration_uuid: str, instance: objects.Instance,
                    destination: str, data: dict) -> operations.Operation:
@@ -305,12 +315,14 @@ class LiveMigrations:
         """Return the operation, written with all that Nova knows now."""
         uuid = migrate_data.migration.uuid
         held = self._recovery.held(instance.uuid)
+        if held is not None and held.migration_uuid != uuid:
+            held = None
         volumes = kept_data.volumes(held.durable.data) if held else {}
         old = (migrate_data.old_vol_attachment_ids
                if 'old_vol_attachment_ids' in migrate_data else {})
         data = kept_data.encode(migrate_data, block_migration,
                                 {**volumes, **old})
-        if held is not None and held.migration_uuid == uuid:
+        if held is not None:
             # What this process reports takes the place of what an earlier
             # one did, which only had the request.
             held.earlier = None

@@ -95,7 +95,7 @@ _BASIC = [
 _AGENT = [
     cfg.FloatOpt(
         'survey_max_age',
-        default=60.0,
+        default=300.0,
         min=0.0,
         max=86400.0,
         mutable=True,

@@ -128,10 +128,11 @@ class Guest(abc.ABC):
 
     @abc.abstractmethod
     def progress(self, dedup: bool = True) -> Progress:
-        """Look at the migration that leaves this guest's host.
+        """Read the progress of the migration that leaves this host.
 
-        Unlike Migration.progress it knows neither what was asked for
-        nor how it ended, but it needs nobody to have called migrate().
+        Unlike Migration.progress it has neither the options of the
+        migration nor its outcome, but works for a migration that was not
+        begun by migrate().
 
         :param dedup: include dedup_statistics(), if there are any
         :returns: progress.Progress, status none if there was none yet

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much of a guest's memory is not zero, from a sample of its pages.
 
-QEMU counts zero pages only while it migrates, and what its process has
-touched (RSS) is no substitute: it holds QEMU itself, and what the guest
-has cleared.  Where half of the memory is left to storage, a tenth too
+QEMU counts zero pages only while it migrates, and the memory its process
+has touched (RSS) is no substitute: it includes QEMU itself, and pages the
+guest has cleared.  If half of the memory is left to storage, a tenth too
 much is a fifth too much on the link.
 
 So some hundred pages are read through the monitor (HMP's xp), one from
 each of as many equal parts of the memory, at random within it.  Of 1000
 pages that is right within 1.6 % of the memory, and usually better,
-because what is used lies together.
+because used pages lie together.
 
-Where the guest has RAM is asked of QEMU (info mtree), so that no register
-of a device is read by mistake.
+QEMU's memory map (info mtree) says which addresses are RAM, so that no
+register of a device is read by mistake.
 """
 
 import dataclasses
@@ -24,13 +24,13 @@ import time
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import memory
 
-#: Pages that are looked at, if there is time for so many.
+#: Pages that are read, if there is time for so many.
 PAGES = 1024
 #: For fewer, twice the time may be taken.
 ENOUGH = 256
 #: Fewer tell nothing.  A host that is so slow gets four times the time.
 LEAST = 64
-#: Longest text that is looked through, in characters.
+#: Longest text that is parsed, in characters.
 _MAX_TEXT = 1 << 20
 #: 64-bit words of a page.
 _WORDS = memory.PAGE // 8
@@ -47,7 +47,7 @@ class InUse:
 
     :ivar bytes: of the guest's RAM, estimated
     :ivar error: standard error of that, in bytes
-    :ivar pages: that were looked at
+    :ivar pages: number of pages that were read
     """
 
     bytes: float
@@ -59,10 +59,10 @@ def in_use(monitor, seconds, draw=random.randrange):
     """Return InUse.
 
     :param monitor: callable(HMP command line) -> its text
-    :param seconds: begin to look at no page after this time; see ENOUGH
+    :param seconds: read no further page after this time; see ENOUGH
         and LEAST for when it is more
     :param draw: random.randrange
-    :raises MalformedReply: the monitor says what was not asked for
+    :raises MalformedReply: the monitor returned something else
     :raises WaitTimeout: there was not enough time for LEAST pages
     """
     started = time.monotonic()
@@ -114,7 +114,7 @@ def ram(text):
 def _choice(total, draw):
     """Yield numbers of pages, one of each part of the memory.
 
-    Neighbouring parts come far apart, so that those that were looked at
+    Neighbouring parts come far apart, so that those that were read
     are spread evenly also when time is over early.
     """
     count = min(PAGES, total)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What QEMU knows about duplicated content (query-x-dedup).
+"""Statistics of QEMU about duplicated content.
 
-The fields and their meaning are those of the QMP schema,
-qemu/src/qapi/dedup.json, with '_' for '-'.
+The answers of query-x-dedup and x-dedup-sample-hints.  The fields and
+their meaning are those of the QMP schema, qemu/src/qapi/dedup.json, with
+'_' for '-'.
 """
 
 import dataclasses

@@ -62,7 +62,7 @@ def _call(name: str, *args: Any) -> tuple[Any, Any]:
     except PermissionError as error:
         # A network file system's server that refuses root refuses root's
         # helper as well.
-        if os.geteuid() == 0 or not _may_try():
+        if _is_privileged() or not _may_try():
             raise
         refused = error
     try:
@@ -71,6 +71,21 @@ def _call(name: str, *args: Any) -> tuple[Any, Any]:
             comm.PrivsepTimeout, EOFError) as error:
         _note_failure(error)
         raise refused from error
+
+
+def _is_privileged() -> bool:
+    """Whether this process may read all that the helper may read."""
+    effective = _effective_capabilities()
+    return os.geteuid() == 0 or all(
+        effective >> number & 1 for number in privileged.CAPABILITIES)
+
+
+def _effective_capabilities() -> int:
+    """Return the capabilities of this process as a bit mask."""
+    with open('/proc/self/status', encoding='utf-8',
+              errors='replace') as status:
+        return next((int(line.split()[1], 16) for line in status
+                     if line.startswith('CapEff:')), 0)
 
 
 def _may_try() -> bool:

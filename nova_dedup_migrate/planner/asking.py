@@ -19,7 +19,7 @@ _ASK = ('auto', 'page_cache')
 #: transfer.
 _SECONDS_PER_BYTE = 0.25e-9
 _SECONDS = 0.3
-#: Seconds after which a guest is asked for another list, at the earliest,
+#: Seconds after which a guest makes another list, at the earliest,
 #: and how many times longer than the list took.
 _AGAIN_S = 30.0
 _AGAIN = 20.0
@@ -33,7 +33,7 @@ def usable(given: facts.Facts) -> frozenset[str]:
 
 
 def obstacle(given: facts.Facts) -> str:
-    """Return why the guest is not asked, '' if it is worth it.
+    """Return why the guest need not list it, '' if it is worth it.
 
     :param given: Facts without the list
     """
@@ -59,7 +59,7 @@ def obstacle(given: facts.Facts) -> str:
 
 
 def again(age: float, seconds: float, left: float | None) -> bool:
-    """Whether to ask once more, while the migration runs.
+    """Whether another list is due, while the migration runs.
 
     Pages read meanwhile are not in the list, and pages freed meanwhile
     cost a read for nothing.

@@ -141,7 +141,7 @@ class Options:
     :ivar timeout: live_migration_completion_timeout for this guest, None
         or 0 for none
     :ivar force_complete: what happens at timeout: True force-completes
-        (post-copy or a pause), False aborts
+        (post-copy, or the guest is stopped), False aborts
     :ivar strategy: one of STRATEGIES
     :ivar strategy_source: where it was set: flavor, image, nova.conf
     :ivar min_gain: share of stock's time, 0 to 1, that a strategy must

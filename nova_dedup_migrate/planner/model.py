@@ -9,7 +9,8 @@ of our part of it (qemu/src/migration/dedup/pace.c):
   pages: many different ones at first, then more and more often the same,
   W * (1 - exp(-rate * t / W)) for a working set of W bytes.
 * The guest is stopped as soon as what is left takes no longer than the
-  downtime limit, so a part of the last round is sent in the pause.
+  downtime limit, so a part of the last round is sent in the
+  downtime.
 * Content and storage are read at the same time.  If the link is done
   first, and is the faster of the two, it takes over from storage so that
   both end together; if storage is the faster one, the link waits.
@@ -39,7 +40,7 @@ ZERO_PAGE = 9
 RECORD = 17
 #: Until the first page is sent: connecting, the peer's answer.
 SETUP = 0.1
-#: Of a pause, likewise, in which libvirt also ends the disks' mirrors.
+#: Downtime in which libvirt ends the disks' mirrors.
 MIRROR_END = 0.05
 #: The source makes digests, and sends nothing meanwhile.
 DIGEST = 6e9
@@ -66,7 +67,7 @@ class Case:
     :ivar duplicate: memory that is left to storage
     :ivar zero: memory that is zero
     :ivar link: while the guest runs
-    :ivar final_link: during the pause: QEMU keeps no limit then
+    :ivar final_link: during the downtime: QEMU keeps no limit then
     :ivar storage: at which the destination reads and verifies
     :ivar dirty_rate: of the guest while it is migrated
     :ivar working_set: the most the guest dirties between two looks
@@ -78,8 +79,9 @@ class Case:
     :ivar max_downtime: seconds, the most that this may lead to
     :ivar left: of the downtime limit's worth of memory, what is left
         when QEMU looks and decides to stop the guest
-    :ivar devices: of the pause: device state, starting the guest
-    :ivar begun: whether it is under way already, without a set-up
+    :ivar devices: part of the downtime: device state, starting the guest
+    :ivar begun: whether it is under way already: without a set-up, and
+        unique and duplicate are not all of the memory in use
     :ivar disk_bytes: what is mirrored first
     :ivar disk_write_rate: of the guest, to the disks that are mirrored
     """
@@ -197,9 +199,9 @@ class _Memory:
         self._rounds = 0
         self._hot = 0
         self._wanted = 0.0
-        self._working_set = max(
-            min(case.unique + case.duplicate, case.working_set),
-            case.page_size)
+        # What remains later on says nothing about how much gets dirty.
+        most = math.inf if case.begun else case.unique + case.duplicate
+        self._working_set = max(min(most, case.working_set), case.page_size)
 
     def run(self) -> Outcome:
         """Return the Outcome."""
@@ -295,11 +297,11 @@ class _Memory:
         case = self._case
         wire = pending * (1 + PAGE_HEADER / case.page_size)
         rest = wire / case.final_link
-        pause = case.devices + (MIRROR_END if case.disk_bytes else 0.0)
+        stopped = case.devices + (MIRROR_END if case.disk_bytes else 0.0)
         self._bytes += wire
         return self._outcome(
-            how, pause + rest,
-            pause + (0.0 if how == POSTCOPY else rest))
+            how, stopped + rest,
+            stopped + (0.0 if how == POSTCOPY else rest))
 
     def _outcome(self, how: str, more: float, downtime: float) -> Outcome:
         return Outcome(self._bytes, self._time + more, downtime, how,

@@ -239,9 +239,10 @@ def _memory_left(plan: planner_plan.Plan, known: facts.Facts,
                  now: Observation) -> tuple[float, float, float]:
     """Return bytes that the link sends, that storage delivers, zeros.
 
-    In the first round most of what remains has not been looked at by QEMU:
-    part of it is zero, and part of it will go as records.  From the second
-    round on the pages that remain are those the guest has written to.
+    In the first round QEMU has not yet read most of the memory that
+    remains: part of it is zero, and part of it will go as records.  From
+    the second round on the pages that remain are those the guest has
+    written to.
     """
     most = known.guest.memory
     remaining = normal.number(now.remaining, most)

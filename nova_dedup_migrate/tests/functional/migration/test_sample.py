@@ -26,11 +26,22 @@ class SampleTest(case.MigrationCase):
             one.guest.poke(page, 4095)
         return one
 
+    def sample(self, one, pages=4096, count=32):
+        """Return the sample, once so many pages were compared.
+
+        QEMU stops after half a second, however busy the machine is.
+        """
+        def complete():
+            found = one.source.sample_hints(pages)
+            return (found if sum(disk.sampled for disk in found) == count
+                    else None)
+        return self.eventually(complete, '%d pages compared' % count)
+
     def test_all_hold(self):
         one = self.booted()
         before = one.source.dedup_statistics().hints
         self.assertEqual(len(PAGES), before.pages)
-        (found,) = one.source.sample_hints(4096)
+        (found,) = self.sample(one)
         self.assertEqual(
             statistics.DiskHints('disk0', 32, sampled=32, valid=32), found)
         # Reading made no hints.
@@ -38,32 +49,32 @@ class SampleTest(case.MigrationCase):
 
     def test_the_guest_has_changed_pages(self):
         """One byte, at the end, is enough."""
-        (found,) = self.stale().source.sample_hints(4096)
+        (found,) = self.sample(self.stale())
         self.assertEqual(
             statistics.DiskHints('disk0', 32, sampled=32, valid=20), found)
 
     def test_without_the_comparison(self):
         """It is what finds stale hints."""
         one = self.stale(source_inject='no-compare=1')
-        (found,) = one.source.sample_hints(4096)
+        (found,) = self.sample(one)
         self.assertEqual(32, found.valid)
 
     def test_written_back(self):
         one = self.stale()
         for number, page in enumerate(STALE):
             one.guest.write(page, scripted.DATA + number * 8)
-        (found,) = one.source.sample_hints(4096)
+        (found,) = self.sample(one)
         self.assertEqual((32, 32), (found.sampled, found.valid))
 
     def test_another_hint_for_a_page(self):
         one = self.stale()
         one.read_pages(STALE, sector=scripted.DATA + 800)
-        (found,) = one.source.sample_hints(4096)
+        (found,) = self.sample(one)
         self.assertEqual((32, 32), (found.sampled, found.valid))
 
     def test_some(self):
         one = self.stale()
-        (found,) = one.source.sample_hints(10)
+        (found,) = self.sample(one, 10, 10)
         self.assertEqual((32, 10), (found.pages, found.sampled))
         self.assertLessEqual(found.valid, 10)
 
@@ -72,7 +83,7 @@ class SampleTest(case.MigrationCase):
         one = self.stale()
         drawn = valid = 0
         for _ in range(100):
-            (found,) = one.source.sample_hints(8)
+            (found,) = self.sample(one, 8, 8)
             drawn += found.sampled
             valid += found.valid
         self.assertEqual(800, drawn)
@@ -86,7 +97,7 @@ class SampleTest(case.MigrationCase):
         one.read_pages(PAGES[20:], drive=1)
         one.guest.poke(PAGES[25])
         found = {disk.device: disk
-                 for disk in one.source.sample_hints(4096)}
+                 for disk in self.sample(one)}
         self.assertEqual(
             {'disk0': statistics.DiskHints('disk0', 20, 20, 20),
              'disk1': statistics.DiskHints('disk1', 12, 12, 11)}, found)
@@ -96,7 +107,7 @@ class SampleTest(case.MigrationCase):
         for device in 'virtio-blk', 'virtio-scsi':
             with self.subTest(device):
                 one = self.booted(device=device)
-                (found,) = one.source.sample_hints()
+                (found,) = self.sample(one)
                 self.assertEqual((32, 32), (found.sampled, found.valid))
                 one.source.arm_dedup(disks=[
                     {'device': found.device, 'use': False}])
@@ -111,7 +122,7 @@ class SampleTest(case.MigrationCase):
         one.boot()
         one.read_pages(PAGES)
         one.guest.poke(PAGES[3])
-        (found,) = one.source.sample_hints(4096)
+        (found,) = self.sample(one)
         self.assertEqual((32, 31), (found.sampled, found.valid))
 
     def test_nothing_recorded(self):
@@ -126,7 +137,7 @@ class SampleTest(case.MigrationCase):
         self.replace(one, driver='blkdebug', image='disk0-file', **{
             'inject-error': [{'event': 'none', 'iotype': 'read',
                               'errno': 5}]})
-        (found,) = one.source.sample_hints(4096)
+        (found,) = self.sample(one)
         self.assertEqual((32, 0), (found.sampled, found.valid))
 
     def test_storage_hangs(self):
@@ -154,15 +165,17 @@ class SampleTest(case.MigrationCase):
         one.read_pages(PAGES[16:], drive=1)
         self.replace(one, 'disk1', driver='throttle', file='disk1-file', **{
             'throttle-group': 'crawl'})
-        found = {disk.device: disk for disk in one.source.sample_hints()}
-        self.assertEqual((16, 16), (found['disk0'].sampled,
-                                    found['disk0'].valid))
+        def sample():
+            found = {disk.device: disk for disk in one.source.sample_hints()}
+            return found if found['disk0'].sampled == 16 else None
+        found = self.eventually(sample, 'all of the other disk')
+        self.assertEqual(16, found['disk0'].valid)
         self.assertLess(found['disk1'].sampled, 16)
         mark = one.source.events.mark()
         one.source.qmp('device_del', id='disk1')
         one.source.events.wait('DEVICE_DELETED', mark, 30)
         self.eventually(lambda: self.deleted(one), 'deleting the node')
-        (found,) = one.source.sample_hints()
+        (found,) = self.sample(one, count=16)
         self.assertEqual(('disk0', 16), (found.device, found.valid))
 
     def deleted(self, one):
@@ -189,7 +202,7 @@ class SampleTest(case.MigrationCase):
         one.source.pause()
         self.check_counted(one)
         one.source.cont()
-        (found,) = one.source.sample_hints()
+        (found,) = self.sample(one)
         self.assertEqual(32, found.valid)
 
     def test_during_a_migration(self):

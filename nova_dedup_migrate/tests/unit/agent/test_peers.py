@@ -60,4 +60,5 @@ class PeersTest(base.TestCase):
         peers.Peers(PORTS, ['127.0.0.0/8']).resolve('c', offer('127.0.0.1'))
 
     def test_network_that_is_none(self):
-        self.assertRaises(ValueError, peers.Peers, PORTS, ['x/99'])
+        with testtools.ExpectedException(ValueError, '.*probe_networks'):
+            peers.Peers(PORTS, ['x/99'])

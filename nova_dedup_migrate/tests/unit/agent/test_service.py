@@ -17,11 +17,14 @@ from nova_dedup_migrate.conf import dedup_migrate as options
 from nova_dedup_migrate.conf import nova as nova_options
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.rpc import api
+from nova_dedup_migrate.rpc import errors as rpc_errors
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.rpc import transport
 from nova_dedup_migrate.tests import base
 
 if importlib.util.find_spec('libvirt') is not None:
+    import libvirt
+
     from nova_dedup_migrate.agent import local
     from nova_dedup_migrate.agent import service
     from nova_dedup_migrate.cmd import agent as command
@@ -50,6 +53,8 @@ class ServiceCase(base.TestCase):
         self.libvirt.return_value.emulators.return_value = []
         self.libvirt.return_value.host = mock.create_autospec(
             libvirt_host.LibvirtHost, instance=True)
+        self.libvirt.return_value.host.connection = mock.create_autospec(
+            libvirt.virConnect, instance=True)
         self.addCleanup(patcher.stop)
 
 
@@ -81,6 +86,38 @@ class ServiceTest(ServiceCase):
         on_event(UUID, 'X_DEDUP_INCOMING_DONE', {'info': {'reads': 4}})
         self.assertEqual(4, client.incoming({}, 'compute2', UUID,
                                             UUID).reads)
+
+    def test_survey(self):
+        """No guest, and no link while libvirt says that one migrates."""
+        host = self.libvirt.return_value.host
+        host.domain.side_effect = errors.GuestNotRunning(name=UUID)
+        self.libvirt.return_value.is_busy.return_value = True
+        reply = self.serve().survey({}, 'compute2',
+                                    objects.DedupSurveyRequest(
+                                        instance_uuid=UUID, max_age=60.0,
+                                        destination='compute3'))
+        self.assertEqual((False, None), (reply.known, reply.link_rate))
+        self.assertIn('no running process', reply.reason)
+        self.assertIn('under way', reply.link_reason)
+
+    def test_forget_guest(self):
+        """What facts() announces is what may be undefined."""
+        client = self.serve()
+        self.ask(client)
+        error = self.assertRaises(
+            rpc_errors.AgentRefused, client.forget_guest, {}, 'compute2',
+            UUID, UUID.replace('0a', '1a'))
+        self.assertIn('the last one that was announced is ' + UUID,
+                      error.reason)
+        self.libvirt.return_value.host.domain.assert_not_called()
+
+    def test_sweeps(self):
+        self.fixture.config(group='dedup_migrate', survey_interval=0.001)
+        connection = self.libvirt.return_value.host.connection
+        connection.listAllDomains.return_value = []
+        self.serve()
+        self.eventually(lambda: connection.listAllDomains.call_count > 1,
+                        'guests are looked for')
 
     def test_migration_address(self):
         self.fixture.config(group='libvirt',

@@ -172,7 +172,7 @@ class ActionsTest(base.TestCase):
         self.assertFalse(self.act(rules.FAIL, 'not known',
                                   reason='no answer'))
         self.manager.fail.assert_called_once_with(self.operation, mock.ANY,
-                                                  known=False)
+                                                  False)
         reason = self.manager.fail.call_args.args[1]
         for part in (fakes.MIGRATION, 'from here to there', 'not known',
                      'no answer'):
@@ -184,7 +184,7 @@ class ActionsTest(base.TestCase):
                                          failures=rules.MAX_FAILURES)
         self.act(rules.FAIL)
         self.manager.fail.assert_called_once_with(self.operation, mock.ANY,
-                                                  known=True)
+                                                  True)
         self.manager.finish.assert_not_called()
 
     def test_finishing_failed_too_often(self):
@@ -192,9 +192,22 @@ class ActionsTest(base.TestCase):
         self.operation = fakes.operation(phase=operations.FINISHING,
                                          failures=rules.MAX_FAILURES)
         self.manager.finish.side_effect = exception.NovaException('x')
+        self.manager.has_moved.return_value = True
         self.act(rules.FAIL)
         self.manager.finish.assert_called_once_with(self.operation,
                                                     last=True)
         self.manager.fail.assert_called_once_with(self.operation, mock.ANY,
-                                                  known=False)
+                                                  True)
         self.assertEqual(0, self.operation.durable.failures)
+
+    def test_the_instance_cannot_be_moved_either(self):
+        """Nobody may start it here, and nothing is tried any more."""
+        self.operation = fakes.operation(phase=operations.FINISHING,
+                                         failures=rules.MAX_FAILURES)
+        self.manager.finish.side_effect = exception.NovaException('x')
+        self.manager.has_moved.return_value = False
+        self.act(rules.FAIL)
+        self.manager.fail.assert_called_once_with(self.operation, mock.ANY,
+                                                  False)
+        self.assertEqual(rules.MAX_FAILURES,
+                         self.operation.durable.failures)

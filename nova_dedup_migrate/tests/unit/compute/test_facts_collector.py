@@ -10,7 +10,6 @@ from nova.virt.libvirt import driver as libvirt_driver
 from nova.virt.libvirt import host as libvirt_host
 from oslo_config import fixture as config_fixture
 
-from nova_dedup_migrate.compute import disks
 from nova_dedup_migrate.compute import facts_collector
 from nova_dedup_migrate.conf import dedup_migrate as options
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
@@ -18,12 +17,15 @@ from nova_dedup_migrate.hypervisor import libvirt as hypervisor
 from nova_dedup_migrate.hypervisor import sampling
 from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.identity import challenge
+from nova_dedup_migrate.identity import domain_disks as disks
 from nova_dedup_migrate.planner import facts
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects as rpc_objects
 from nova_dedup_migrate.tests import base
-from nova_dedup_migrate.tests.unit.compute import test_disks
+from nova_dedup_migrate.tests.unit.identity import (
+    test_domain_disks as test_disks,
+)
 from nova_dedup_migrate.tests.unit.tasks import fakes
 
 VOLUME = '7ba3cb1f-b4f3-4af3-b3b3-4f3f4f3f4f3f'

@@ -366,3 +366,11 @@ class SaveTest(MigrationsCase):
         self.notifier.end.assert_called_once_with(report)
         self.assertEqual('cancelled', report.outcome)
         self.assertEqual([], operation.warnings)
+
+    def test_report_is_sent_even_if_it_cannot_be_written(self):
+        self.set(operations_path='/dev/null/x')
+        operation = operations.Operation(
+            fakes.operation().durable, self.migrations._save)
+        operation.enter(operations.ENDED)
+        self.notifier.end.assert_called_once()
+        self.assertEqual(1, len(operation.warnings))

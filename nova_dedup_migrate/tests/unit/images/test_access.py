@@ -20,6 +20,8 @@ class AccessTest(base.TestCase):
         self.plain = self.patch(operations, 'sample')
         self.helper = self.patch(privileged, 'sample')
         self.uid = self.patch(access.os, 'geteuid', return_value=1000)
+        self.effective = self.patch(access, '_effective_capabilities',
+                                    return_value=0)
         self.patch_value(access, '_not_before', 0.0)
 
     def patch(self, where, name, **kwargs):
@@ -48,6 +50,19 @@ class AccessTest(base.TestCase):
         self.plain.side_effect = PermissionError
         self.assertRaises(PermissionError, access.sample, *ARGS)
         self.helper.assert_not_called()
+
+    def test_the_same_capability_has_no_more_privilege(self):
+        """As an agent has it that its systemd unit starts."""
+        self.effective.return_value = 1 << capabilities.CAP_DAC_READ_SEARCH
+        self.plain.side_effect = PermissionError
+        self.assertRaises(PermissionError, access.sample, *ARGS)
+        self.helper.assert_not_called()
+
+    def test_other_capabilities_do_not_count(self):
+        self.effective.return_value = 1 << capabilities.CAP_CHOWN
+        self.plain.side_effect = PermissionError
+        access.sample(*ARGS)
+        self.helper.assert_called_once_with(*ARGS)
 
     def test_other_errors_are_not_of_privilege(self):
         self.plain.side_effect = FileNotFoundError

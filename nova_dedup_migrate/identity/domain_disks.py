@@ -7,8 +7,10 @@ The XML of a domain that runs holds each disk's whole backing chain, with
 the formats libvirt told QEMU; no image is opened to find out.
 """
 
+from collections.abc import Iterator
 import dataclasses
 import os
+import typing
 
 from lxml import etree
 
@@ -33,7 +35,7 @@ class DomainDisk:
     serial: str
     chain: tuple
 
-    def at(self, destination):
+    def at(self, destination: str | None) -> nodes.Disk:
         """Return nodes.Disk whose top image is elsewhere there.
 
         :param destination: the path there, None if it is the same
@@ -41,7 +43,7 @@ class DomainDisk:
         top = dataclasses.replace(self.chain[0], destination=destination)
         return nodes.Disk(self.target, (top, *self.chain[1:]))
 
-    def allocated(self):
+    def allocated(self) -> int:
         """Return the bytes of the top image, 0 if that cannot be said."""
         try:
             status = os.stat(self.chain[0].path)
@@ -64,7 +66,7 @@ class Domain:
     disks: tuple
 
 
-def parse(xml):
+def parse(xml: str) -> Domain:
     """Return Domain.
 
     :param xml: text of a domain that runs
@@ -77,7 +79,7 @@ def parse(xml):
             _disk, root.iterfind('./devices/disk')))))
 
 
-def _disk(element):
+def _disk(element: typing.Any) -> DomainDisk | None:
     target, alias = element.find('target'), element.find('alias')
     if (element.get('device', 'disk') not in ('disk', 'lun')
             or target is None or alias is None):
@@ -87,7 +89,7 @@ def _disk(element):
         serial=element.findtext('serial') or '', chain=tuple(_chain(element)))
 
 
-def _chain(disk):
+def _chain(disk: typing.Any) -> Iterator[nodes.Node]:
     element, auth = disk, disk.find('auth')
     for _ in range(MAX_CHAIN):
         yield _node(element, auth)
@@ -98,7 +100,7 @@ def _chain(disk):
     yield nodes.Node('other', 'a chain of more than %d images' % MAX_CHAIN)
 
 
-def _node(element, auth):
+def _node(element: typing.Any, auth: typing.Any) -> nodes.Node:
     source = element.find('source')
     kind = element.get('type')
     if source is None:

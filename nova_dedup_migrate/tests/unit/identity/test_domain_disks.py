@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from nova_dedup_migrate.compute import disks
+from nova_dedup_migrate.identity import domain_disks as disks
 from nova_dedup_migrate.identity import nodes
 from nova_dedup_migrate.tests import base
 
