@@ -50,7 +50,9 @@ def text(rows: list[dict]) -> str:
     """Return the table: failure, what Nova says, what is left, result."""
     lines = []
     for row in rows:
-        left = textwrap.wrap('; '.join(row['left']) or 'nothing', 100)
+        left = textwrap.wrap('; '.join(row['left'] + [
+            'as with the stock driver, ' + line
+            for line in row.get('ignored', ())]) or 'nothing', 100)
         name = textwrap.wrap(row['name'], _WIDTHS[0])
         said = textwrap.wrap(row['said'], _WIDTHS[1])
         lines.append(f'{"ok " if row["ok"] else "NOT"}  '

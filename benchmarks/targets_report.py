@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 
-from lab import table
+from testkit import table
 
 TOP = Path(__file__).resolve().parents[1]
 

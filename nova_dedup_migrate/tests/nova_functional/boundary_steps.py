@@ -17,6 +17,12 @@ _ALL = (faults.BUS, faults.DEATH)
 _DRIVER = (faults.BUS, faults.LIBVIRT, faults.DEATH)
 
 
+#: What stays if the destination fails to clean up: the source casts its
+#: request, and does not hear of it.
+_UNHEARD = ('dest interfaces', 'dest instance directories',
+            'binding of port')
+
+
 @dataclasses.dataclass(frozen=True)
 class Step:
     """A call that can fail.
@@ -28,6 +34,9 @@ class Step:
     :ivar quick: those that are part of the short form
     :ivar after: whether the call is carried out and only its answer lost
     :ivar when: callable(arguments) -> whether it is this call
+    :ivar late: whether the calls before the guest has arrived do not fail
+    :ivar ignored: beginnings of lines about what stays because Nova logs
+        the error and goes on; no driver can do anything about it
     """
 
     name: str
@@ -37,6 +46,8 @@ class Step:
     quick: tuple = ()
     after: bool = False
     when: Callable | None = None
+    ignored: tuple = ()
+    late: bool = False
 
 
 def _tears_down(context, instance, host=None, teardown=False):
@@ -84,6 +95,12 @@ POST = (
     Step("the source's volumes disconnected",
          'src.manager.driver.post_live_migration', kinds=_DRIVER,
          quick=(faults.LIBVIRT,)),
+    Step('a volume of the source disconnected',
+         'src.manager.driver._disconnect_volume', kinds=(faults.LIBVIRT,),
+         ignored=('src volumes',)),
+    Step('an attachment of the source deleted',
+         'src.manager.volume_api.attachment_delete', kinds=(faults.BUS,),
+         ignored=('attachments of volume',)),
     Step("the source's attachments deleted",
          'src.manager._post_live_migration_remove_source_vol_connections'),
     Step("the source's interfaces unplugged",
@@ -103,11 +120,11 @@ POST = (
          'dest.manager.network_api.migrate_instance_finish', host='dest'),
     Step('network information of the destination read',
          'dest.manager.network_api.get_instance_nw_info', host='dest',
-         kinds=(faults.BUS,)),
+         kinds=(faults.BUS,), late=True),
     Step("the destination's PCI devices allocated",
          'dest.manager.rt.allocate_pci_devices_for_instance', host='dest'),
     Step('the destination completes',
-         'dest.manager.driver.post_live_migration_at_destination',
+         'dest.manager.driver._reattach_instance_vifs',
          host='dest', kinds=_DRIVER, quick=(faults.LIBVIRT,)),
     Step('power state read at the destination',
          'dest.manager._get_power_state', host='dest', kinds=_DRIVER),
@@ -118,7 +135,7 @@ POST = (
          when=_tears_down, quick=(faults.BUS,)),
     Step('networks set up at the destination',
          'dest.manager.network_api.setup_networks_on_host', host='dest',
-         when=_sets_up),
+         when=_sets_up, late=True),
     Step('resources of the source updated',
          'src.manager.update_available_resource'),
     Step('the scheduler told', 'src.manager._update_scheduler_instance_info'),
@@ -142,6 +159,9 @@ ROLLBACK = (
     Step("the source's interfaces attached again",
          'src.manager.driver.rollback_live_migration_at_source',
          kinds=_DRIVER),
+    Step('a volume of the destination disconnected',
+         'src.manager.compute_rpcapi.remove_volume_connection',
+         ignored=('dest volumes',)),
     Step("the destination's volumes disconnected",
          'src.manager._remove_remote_volume_connections', quick=(faults.BUS,)),
     Step("the destination's volumes disconnected, answer lost",
@@ -161,13 +181,13 @@ ROLLBACK = (
          after=True),
     Step("the destination's port bindings deleted",
          'dest.manager.network_api.setup_networks_on_host', host='dest',
-         when=_tears_down),
+         when=_tears_down, ignored=_UNHEARD),
     Step("the destination's PCI claims freed",
          'dest.manager.rt.free_pci_device_claims_for_instance',
-         host='dest'),
+         host='dest', ignored=_UNHEARD),
     Step('the destination cleans up',
-         'dest.manager.driver.rollback_live_migration_at_destination',
-         host='dest', kinds=_DRIVER),
+         'dest.manager.driver.destroy',
+         host='dest', kinds=_DRIVER, ignored=_UNHEARD),
     Step('the instance saved', 'Instance.save', when=_stays,
          quick=(faults.DEATH,)),
     Step('notifications of the end sent',
@@ -227,7 +247,7 @@ BEFORE = (
          'src.manager.compute_rpcapi.pre_live_migration'),
     Step('the destination prepared, answer lost',
          'src.manager.compute_rpcapi.pre_live_migration', after=True,
-         quick=(faults.DEATH,)),
+         quick=(faults.DEATH,), ignored=('dest volumes',)),
     Step('the status set to running', 'src.manager._set_migration_status',
          when=_is('running')),
 )

@@ -4,6 +4,7 @@
 import json
 import os
 
+from nova_dedup_migrate.compute import guests
 from nova_dedup_migrate.compute import migrations
 from nova_dedup_migrate.compute import monitored_guest
 from nova_dedup_migrate.compute import observer
@@ -87,6 +88,17 @@ def replace_agents(replace, state_of, forget):
     # qemu+tcp://dest/system
     replace(peer, 'guest_state', lambda uri, uuid: state_of(
         uri.split('://')[1].split('/')[0], uuid))
+
+
+def remove_monitors(replace):
+    """Have guests without a QEMU, as those of Nova's fixture are.
+
+    :param replace: as above
+    """
+    def open_guest(host, instance):
+        raise LookupError('instance %s has no QEMU here' % instance.uuid)
+
+    replace(guests, 'open_guest', open_guest)
 
 
 def kept(state_path):

@@ -90,7 +90,7 @@ class PostCopyTest(BoundaryCase):
         server = self.ready()
         self.begin(server)
         migration = self.migration(server)
-        fault = self.fail(boundary_steps.TOLD, faults.BUS)
+        fault = self.fail(boundary_steps.TOLD, faults.BUS, server)
         migration.status = 'running (post-copy)'
         migration.save()
         self.release(server)
@@ -233,11 +233,11 @@ class DeadDestinationTest(BoundaryCase):
         flavor = self._create_flavor(
             ephemeral=0, extra_spec={'hw:cpu_policy': 'dedicated'})
         server = self.boot(flavor_id=flavor)
-        other = self._create_server(host='src', networks='none',
-                                    flavor_id=flavor)
+        other = self.boot(flavor_id=flavor, networks='none',
+                          volume=self.cinder.IMAGE_BACKED_VOL_QUIESCE)
         self.stays.add(server['id'])
         self.begin(server)
-        self.flags(rpc_response_timeout=1, long_rpc_timeout=1)
+        self.flags(rpc_response_timeout=2, long_rpc_timeout=2)
         self.die('dest')
         self.unreachable.add('dest')
         self.release(server)
@@ -334,10 +334,8 @@ class MultiattachTest(BoundaryCase):
             host='src', networks='none', image_uuid=
             '155d900f-4e14-4e4c-a73d-069cbf4541e6')
         for one in (server, other):
-            self.api.post_server_volume(one['id'], {'volumeAttachment': {
-                'volumeId': volume}})
-            self._wait_for_volume_attach(one['id'], volume)
-        fault = self.fail(boundary_steps.TOLD, faults.BUS)
+            self.attach(one, volume)
+        fault = self.fail(boundary_steps.TOLD, faults.BUS, server)
         self.migrate(server, 'dest')
         self.until(fault.met.is_set)
         left = []
@@ -354,6 +352,6 @@ class MultiattachTest(BoundaryCase):
                     or found != {server['id']: host, other['id']: 'src'}):
                 left.append('attachments when it is at %s: %s'
                             % (host, found))
-            if host == 'dest':
+            if host == 'dest' and not left:
                 self.migrate(server, 'src')
         return self.said(server), left

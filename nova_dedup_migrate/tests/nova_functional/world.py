@@ -17,17 +17,20 @@ import fixtures
 import libvirt
 from nova import context as nova_context
 from nova import objects
-from nova import thread_pool_factory
 from nova.tests.fixtures import libvirt as fakelibvirt
 from nova.tests.functional.libvirt import base as libvirt_base
 from nova.virt.libvirt import driver as libvirt_driver
 from nova.virt.libvirt import vif
 from nova.volume import cinder
+from oslo_utils import importutils
 
 from nova_dedup_migrate.tests.nova_functional import adopt
 from nova_dedup_migrate.tests.nova_functional import faults
 from nova_dedup_migrate.tests.nova_functional import hosts
 from nova_dedup_migrate.tests.nova_functional import internals
+
+# Nova 32 and 33 do not have it.
+thread_pool_factory = importutils.try_import('nova.thread_pool_factory')
 
 #: Seconds in which all that is begun comes to an end, on a busy machine.
 SETTLE_S = 45.0
@@ -75,6 +78,7 @@ class World(adopt.WithOurDriver, libvirt_base.ServersTestBase):
         self._held = {}
         self._replace_outside()
         internals.hurry(self.replace)
+        internals.remove_monitors(self.replace)
         internals.replace_agents(self.replace, self._state_at,
                                  self._forget_at)
         for host in self.names():
@@ -219,14 +223,18 @@ class World(adopt.WithOurDriver, libvirt_base.ServersTestBase):
 
     # What the tests do
 
-    def boot(self, host='src', **more):
-        """Return a server with two volumes and a port."""
-        body = self._build_server(host=host, networks=[
+    def boot(self, host='src', networks=None, volume=None, **more):
+        """Return a server, by default with two volumes and a port.
+
+        :param volume: UUID of the only one it is to have
+        """
+        body = self._build_server(host=host, networks=networks or [
             {'port': self.neutron.port_1['id']}], **more)
         if not self.shared:
             del body['imageRef']
             body['block_device_mapping_v2'] = [{
-                'boot_index': 0, 'uuid': self.cinder.IMAGE_BACKED_VOL,
+                'boot_index': 0,
+                'uuid': volume or self.cinder.IMAGE_BACKED_VOL,
                 'source_type': 'volume', 'destination_type': 'volume'}]
         server = self.api.post_server({'server': body})
         server = self._wait_for_state_change(server, 'ACTIVE',
@@ -234,11 +242,15 @@ class World(adopt.WithOurDriver, libvirt_base.ServersTestBase):
         # Nova's fixture makes no disks, and so no directory.
         os.makedirs(os.path.join(self.hosts.directory(
             host, 'instances_path'), server['id']), exist_ok=True)
-        self.api.post_server_volume(server['id'], {'volumeAttachment': {
-            'volumeId': self.cinder.ISCSI_BACKED_VOL}})
-        self._wait_for_volume_attach(server['id'],
-                                     self.cinder.ISCSI_BACKED_VOL)
+        if volume is None:
+            self.attach(server, self.cinder.ISCSI_BACKED_VOL)
         return server
+
+    def attach(self, server, volume):
+        """Attach a volume to a server."""
+        self.api.post_server_volume(server['id'], {
+            'volumeAttachment': {'volumeId': volume}})
+        self._wait_for_volume_attach(server['id'], volume)
 
     def migrate(self, server, host):
         """Begin to migrate a server."""
