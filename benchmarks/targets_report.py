@@ -42,6 +42,11 @@ def _commit() -> str:
     return done.stdout.strip()
 
 
+def _command(target: str) -> str:
+    given = ' '.join(sys.argv[1:])
+    return f'make {target}' + (f' ARGS="{given}"' if given else '')
+
+
 def write(target: str, rows: list[Row], started: float) -> bool:
     """Write the report, print its table; whether all rows are ok.
 
@@ -54,8 +59,7 @@ def write(target: str, rows: list[Row], started: float) -> bool:
         'rows': [dataclasses.asdict(row) for row in rows],
         'made': {
             'commit': _commit(),
-            'command': ' '.join([f'make {target}', *sys.argv[1:2]
-                                 and [f'ARGS="{" ".join(sys.argv[1:])}"']]),
+            'command': _command(target),
             'duration': round(time.monotonic() - started, 1),
         },
     }, indent=1) + '\n')
