@@ -124,6 +124,10 @@ class MonitoredRecord:
     def __contains__(self, name: str) -> bool:
         return name in self._record
 
+    def __getitem__(self, name: str) -> typing.Any:
+        # The prefix of Nova's log lines reads an instance like this.
+        return self._record[name]
+
     def save(self, *args: typing.Any, **kwargs: typing.Any) -> None:
         """Save it; if the message bus is away, the next time will do."""
         try:

@@ -162,6 +162,12 @@ class MonitoredRecordTest(base.TestCase):
         self.assertRaises(exception.MigrationNotFound,
                           monitored_guest.MonitoredRecord(self.record).save)
 
+    def test_prefix_of_log_lines(self):
+        instance = monitored_guest.MonitoredRecord(
+            objects.Instance(uuid=fakes.UUID))
+        self.assertEqual('[instance: %s] ' % fakes.UUID,
+                         '[instance: %(uuid)s] ' % instance)
+
     def test_data_is_novas(self):
         data = objects.LibvirtLiveMigrateData(
             block_migration=True, migration=objects.Migration())
