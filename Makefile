@@ -49,7 +49,7 @@ bench-overhead: both ## Measure what recording guest I/O costs
 	$(RUN) python -m benchmarks.overhead $(ARGS)
 
 .PHONY: bench-page-cache
-bench-page-cache: lab-ready ## The same as the second paper, in the lab
+bench-page-cache: lab-ready ## Measure as the second paper does, in the lab
 	$(RUN_LAB) python -m benchmarks.page_cache $(ARGS)
 
 .PHONY: lab
@@ -67,7 +67,7 @@ lab-migrate: ## Migrate a guest in it, stock and deduplicated in turn
 	@$(LAB_PYTHON) -m lab $(LAB) migrate $(ARGS)
 
 .PHONY: lab-faults
-lab-faults: ## End its programs during migrations, see what comes of it
+lab-faults: ## Inject faults during migrations and check the instances
 	@$(LAB_PYTHON) -m lab $(LAB) faults $(ARGS)
 
 .PHONY: lab-off-cost
@@ -83,7 +83,7 @@ lab-status: ## Show the lab's hosts and services
 	@$(LAB_PYTHON) -m lab $(LAB) status $(ARGS)
 
 .PHONY: lab-logs
-lab-logs: ## Show what services said last, ARGS=compute1/nova-compute
+lab-logs: ## Show the last lines of logs, ARGS=compute1/nova-compute
 	@$(LAB_PYTHON) -m lab $(LAB) logs $(ARGS)
 
 .PHONY: lab-down
@@ -132,7 +132,7 @@ debian-guest-check: lab-ready ## Boot the lab's Debian guest, migrate it under l
 	    --test-path ./guests/tests/debian $(ARGS)
 
 .PHONY: pep8
-pep8: lab-env ## Check the style
+pep8: lab-env ## Check style and types
 	$(RUN_LAB) tools/pep8
 
 .PHONY: docs
@@ -140,8 +140,12 @@ docs: lab-env ## Build the documentation into doc/build/html
 	$(RUN_LAB) sphinx-build -q -W --keep-going -b html doc/source doc/build/html
 	@echo doc/build/html/index.html
 
+.PHONY: nova-boundary
+nova-boundary: lab-env ## Fail each last step of Nova's, show what is left
+	$(RUN_LAB) python -m benchmarks.nova_boundary $(ARGS)
+
 .PHONY: bench-lister
-bench-lister: both ## Measure what it takes a guest to list its page cache
+bench-lister: both ## Measure the cost of listing the page cache in a guest
 	$(RUN) python -m benchmarks.lister $(ARGS)
 
 .PHONY: lister-kernels

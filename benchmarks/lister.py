@@ -226,7 +226,9 @@ def main() -> int:
         action='store_true',
         help='256 MiB, two listings, in 2 minutes',
     )
-    parser.add_argument('--output', default='build/lister', metavar='DIR')
+    parser.add_argument(
+        '--output', default='build/bench-lister', metavar='DIR'
+    )
     parser.add_argument('--publish', metavar='DIR')
     parser.add_argument('--stock-binary', metavar='FILE')
     args = parser.parse_args()

@@ -7,11 +7,13 @@ guest that runs, and a probe of the storage.
 
 import dataclasses
 import os
+from typing import Any
 
 from benchmarks import options
 from benchmarks import run
-from nova_dedup_migrate.agent import rates
+from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.hypervisor import survey
+from nova_dedup_migrate.images import rates
 from nova_dedup_migrate.planner import facts
 
 #: As of [dedup_migrate] in nova.conf.
@@ -95,7 +97,8 @@ class PredictedRun(run.Run):
                 in_use=in_use.bytes if in_use is not None else None,
                 in_use_error=in_use.error if in_use is not None else 0.0),
             disks=(facts.Disk('disk', 'vda', facts.SHARED, size=1 << 30,
-                              storage_rate=self._storage_rate()),),
+                              storage_rate=self._storage_rate(),
+                              **_hints(found.disk_hints)),),
             source=facts.End('source', True),
             destination=facts.End('destination', True),
             link=facts.Link(configured=asked.link * 125e3 or None,
@@ -114,3 +117,14 @@ class PredictedRun(run.Run):
             return rates.measure(file, _PROBE_BYTES, _PROBE_S)
         finally:
             os.close(file)
+
+
+def _hints(counted: tuple[statistics.DiskHints, ...] | None
+           ) -> dict[str, Any]:
+    """Return the fields of facts.Disk that say how many hints hold."""
+    if counted is None:
+        return {}
+    sampled = sum(one.sampled for one in counted)
+    return {'hint_pages': sum(one.pages for one in counted),
+            'valid_share': (sum(one.valid for one in counted) / sampled
+                            if sampled else None)}

@@ -19,7 +19,6 @@ link, storage and guest. That is about the model alone.
 import argparse
 from collections.abc import Iterator
 import dataclasses
-import json
 import math
 from pathlib import Path
 import re
@@ -38,6 +37,7 @@ from nova_dedup_migrate.planner import facts
 from nova_dedup_migrate.planner import normal
 from nova_dedup_migrate.planner import plan
 from nova_dedup_migrate.planner import predict
+from testkit import ledger
 from testkit import qemus
 
 _PAGE = 4096
@@ -91,25 +91,20 @@ def compare(path: Path) -> Iterator[Comparison]:
     """Compare the runs of a ledger, of the bench's or of migrate()."""
     known = {(cell.name, variant.name): (cell, variant)
              for cell in cells.full() for variant in cell.variants}
-    for line in path.read_text(errors='replace').splitlines():
-        try:
-            run = json.loads(line)
-        except ValueError:
-            # Cut by a kill, as the ledger allows for.
+    for kept in ledger.read(path):
+        if 'facts' in kept:
+            yield predicted_again(kept)
             continue
-        if 'facts' in run:
-            yield predicted_again(run)
-            continue
-        key = run['key']
+        key = kept['key']
         found = known.get((key['cell'], key['variant']))
-        if (found is None or 'failed' in run or not run['converged']
+        if (found is None or 'failed' in kept or not kept['converged']
                 or any(word in key['cell'] for word in _NOT_COVERED)):
             continue
         cell, variant = found
-        given, disks = _facts(cell.options_of(variant), run, variant.dedup)
+        given, disks = _facts(cell.options_of(variant), kept, variant.dedup)
         yield Comparison(
-            key['cell'], key['variant'], run['total_time_s'],
-            run['link_bytes'], run['downtime_ms'],
+            key['cell'], key['variant'], kept['total_time_s'],
+            kept['link_bytes'], kept['downtime_ms'],
             predict.predict(normal.normal(given), disks), given)
 
 
@@ -193,8 +188,7 @@ def migrate(memory: int, links: list[int], only: re.Pattern,
                     'link_bytes': result.link_bytes,
                     'downtime_ms': result.downtime_ms,
                     'facts': dataclasses.asdict(one.known)}
-                with (output / 'runs.jsonl').open('a') as ledger:
-                    ledger.write(json.dumps(record) + '\n')
+                ledger.append(output / 'runs.jsonl', record)
                 yield predicted_again(record)
 
 

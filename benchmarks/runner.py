@@ -25,9 +25,9 @@ import time
 from typing import Any
 
 from benchmarks import measure
-from benchmarks.ledger import Key
-from benchmarks.ledger import Ledger
 from guests.errors import GuestError
+from testkit.ledger import Key
+from testkit.ledger import Ledger
 
 _GUESS_S = 40.0
 
@@ -243,11 +243,10 @@ def _bench(bench: Bench, given, arguments: list[str]) -> int:
         for cell in chosen:
             print(cell.name, '|', ', '.join(v.name for v in cell.variants))
         return 0
-    path = given.output / bench.ledger_name(given)
-    if given.fresh:
-        path.unlink(missing_ok=True)
     given.output.mkdir(parents=True, exist_ok=True)
-    ledger = Ledger(path)
+    ledger = Ledger(given.output / bench.ledger_name(given))
+    if given.fresh:
+        ledger.clear()
     if given.retry_failed:
         ledger.forget_failed()
     runs = _Runs(bench, ledger)

@@ -23,7 +23,7 @@ class Attempt:
     """
 
     link: int = 25
-    steal: bool = True
+    resend: bool = True
     armed: bool = True
     multifd: int = 0
     compression: str = 'none'
@@ -95,7 +95,7 @@ def _attempt(chance: random.Random, storage: str) -> Attempt:
     )
     return Attempt(
         link=chance.choice((0, 6, 12, 25, 25, 60)),
-        steal=chance.random() < 0.75,
+        resend=chance.random() < 0.75,
         armed=chance.random() < 0.95,
         multifd=multifd,
         compression=chance.choice(('none', 'none', 'zlib', 'zstd'))
@@ -133,7 +133,7 @@ def _late(chance: random.Random) -> Attempt:
     multifd = chance.choice((0, 2, 4))
     return Attempt(
         link=chance.choice((6, 12)),
-        steal=False,
+        resend=False,
         multifd=multifd,
         xbzrle=not multifd and chance.random() < 0.3,
         downtime_ms=chance.choice((20, 100)),

@@ -12,6 +12,7 @@ from benchmarks import storage as storages
 from guests.synthetic import channel
 from guests.synthetic import disk
 from guests.synthetic import workload
+from nova_dedup_migrate.errors import DedupMigrateError
 from nova_dedup_migrate.hypervisor import errors
 from testkit import direct
 from testkit import memory
@@ -26,8 +27,10 @@ _PATIENCE_S = 20.0
 _DEADLINE_S = 150.0
 
 
-class Wrong(Exception):
+class Wrong(DedupMigrateError):
     """Memory differs, or the guest is not what it was."""
+
+    template = '{reason}'
 
 
 class SoakRun:
@@ -200,7 +203,7 @@ class SoakRun:
     def _verify(self, what: str) -> None:
         reply = self._talk.verify(what)
         if reply.get('errors') != 0:
-            raise Wrong('the guest found: %s' % reply.get('error'))
+            raise Wrong(reason='the guest found: %s' % reply.get('error'))
 
     def _options(self, attempt: soak_case.Attempt) -> options.MigrationOptions:
         rate = attempt.link * 1_000_000 or None
@@ -242,7 +245,7 @@ class SoakRun:
         if attempt.armed:
             with contextlib.suppress(errors.DedupNotSupported):
                 source.arm_dedup(
-                    copy=self._storage.copy, steal=attempt.steal
+                    copy=self._storage.copy, resend=attempt.resend
                 )
                 armed = True
         migration = source.migrate(destination, self._options(attempt))
@@ -300,7 +303,7 @@ class SoakRun:
                 return migration.wait(60)
             elapsed = time.monotonic() - begun
             if elapsed > _DEADLINE_S:
-                raise Wrong(f'it did not end: {now.status}')
+                raise Wrong(reason=f'it did not end: {now.status}')
             if now.status == 'pre-switchover':
                 time.sleep(attempt.hold)
                 self._storage.switch_over(self._source, 30.0)
@@ -341,7 +344,7 @@ class SoakRun:
         deadline = time.monotonic() + 30
         while source.run_state() != 'running':
             if time.monotonic() > deadline:
-                raise Wrong('after it was given up the guest is '
+                raise Wrong(reason='after it was given up the guest is '
                             + source.run_state())
             time.sleep(0.01)
 
@@ -352,7 +355,7 @@ class SoakRun:
         hop['compared'] = result.pages
         if not result.identical:
             raise Wrong(
-                '%d pages differ, the first at %s'
+                reason='%d pages differ, the first at %s'
                 % (
                     result.differing,
                     ' '.join(map(hex, result.addresses[:8])),
@@ -376,11 +379,11 @@ def words(hop: dict) -> str:
         return 'given-up'
     if 'record_pages' not in hop:
         return 'plain:%.1fs' % hop.get('seconds', 0)
-    return '%.1fs:%d/%d storage,%d stolen,%d final,%d nack%s' % (
+    return '%.1fs:%d/%d storage,%d resent,%d final,%d nack%s' % (
         hop.get('seconds', 0),
         hop['storage_pages'],
         hop['record_pages'],
-        hop['stolen_pages'],
+        hop['resent_pages'],
         hop['final_pages'],
         hop['nack_digest'] + hop['nack_io'],
         ' (%s)' % hop['reason'] if hop['reason'] else '',

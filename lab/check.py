@@ -109,7 +109,7 @@ def _ordinary(outcome, settings):
 
 def _not_named(outcome, lister):
     """Yield what a report about a maltreated lister would not be."""
-    answer = outcome.page_cache or {'outcome': 'not asked', 'reason': ''}
+    answer = outcome.page_cache or {'outcome': 'skipped', 'reason': ''}
     if answer['outcome'] not in _OUTCOMES[lister] or not answer['reason']:
         yield 'with a lister made to %s, its list: %s: %s' % (
             lister, answer['outcome'], answer['reason'])
@@ -122,7 +122,7 @@ def _not_listed(outcome):
     if outcome.strategy != 'page_cache':
         yield '%s was used: %s' % (outcome.strategy or 'no strategy',
                                    outcome.reason)
-    answer = outcome.page_cache or {'outcome': 'not asked', 'reason': ''}
+    answer = outcome.page_cache or {'outcome': 'skipped', 'reason': ''}
     if answer['outcome'] != 'taken':
         yield 'the guest\'s list: %s: %s' % (answer['outcome'],
                                              answer['reason'])

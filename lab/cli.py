@@ -6,6 +6,7 @@
 
 import argparse
 import pathlib
+import shlex
 import subprocess
 import sys
 import time
@@ -21,11 +22,12 @@ from lab import fault_campaign
 from lab import instances
 from lab import settings
 from lab import steps
-from lab import table
 from lab import topology
 from lab import trials
 from lab import up
 from lab.hosts import lab as labs
+from testkit import results
+from testkit import table
 
 
 def _parser():
@@ -59,8 +61,8 @@ def _parser():
                      help='write the figures there, too')
     one.set_defaults(run=_migrate)
     one = commands.add_parser(
-        'faults', help='end programs, cut links and more while an instance '
-                       'migrates, and look what becomes of it')
+        'faults', help='inject faults while an instance migrates, and check '
+                       'the instance and the hosts afterwards')
     one.add_argument('--only', default=('*',), metavar='FAULT,...',
                      type=lambda text: tuple(text.split(',')),
                      help='of %s; they may have * (default: all)' % ', '.join(
@@ -70,6 +72,9 @@ def _parser():
                      metavar='MOMENT,...',
                      help='of %s (default: %%(default)s)' % ', '.join(
                          fault_campaign.MOMENTS))
+    one.add_argument('--quick', action='store_true',
+                     help='only %s, %s' % (', '.join(fault_campaign.QUICK),
+                                           fault_campaign.QUICK_MOMENT))
     one.add_argument('--repeat', type=int, default=1,
                      help='times (default: %(default)s)')
     one.add_argument('--fresh', action='store_true',
@@ -253,18 +258,23 @@ def _faults(args):
     ledger = fault_campaign.ledger(cloud)
     if args.fresh:
         ledger.clear()
-    wanted = fault_campaign.pairs(args.only, args.moments, cloud.settings)
+    wanted = fault_campaign.pairs(
+        *((fault_campaign.QUICK, (fault_campaign.QUICK_MOMENT,))
+          if args.quick else (args.only, args.moments)), cloud.settings)
+    found = results.Results(shlex.join(['python', '-m', 'lab', *args.words]))
     try:
         fault_campaign.FaultCampaign(
             cloud, instances.Disks.of(cloud.settings, args.disk,
                                       args.second_disk),
-            steps.Progress()).run(ledger.missing(wanted, args.repeat))
+            ledger, steps.Progress()).run(ledger.missing(wanted, args.repeat))
     finally:
         tried = [one for one in ledger.trials()
                  if (one.fault, one.moment) in wanted]
         print()
         print(trials.show(tried))
-    return 1 if any(one.problems for one in tried) else 0
+        trials.judge(tried, found)
+        found.write(settings.TOP / 'build/lab-faults/report.json')
+    return found.status()
 
 
 def _logs(args):
@@ -296,6 +306,7 @@ def _down(args):
 
 def main(argv=None):
     args = _parser().parse_args(argv)
+    args.words = sys.argv[1:] if argv is None else argv
     if args.directory is None:
         args.directory = settings.TOP / 'build' / (
             'lab' if args.name == 'stack' else 'lab-' + args.name)

@@ -18,7 +18,7 @@ from lab import errors
 from lab import guest
 from lab import instances
 from lab import migrations
-from lab import table
+from testkit import table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,7 +192,7 @@ def _asked(outcomes):
     """Return the table of what guests said they cache, '' if none was."""
     asked = [(one, one.page_cache) for one in outcomes
              if one.page_cache is not None
-             and one.page_cache['outcome'] != 'not asked']
+             and one.page_cache['outcome'] != 'skipped']
     if not asked:
         return ''
     text = table.text(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A fault campaign: faults during migrations, and the instance afterwards.
 
-For each fault and moment: an instance migrates, the fault is struck and
-mended, and when Nova has come to rest
+For each fault and moment: an instance migrates, the fault is injected and
+undone, and when Nova has come to rest
 
 - the instance is ACTIVE and runs once, on the host that Nova says (or it
   is SHUTOFF and runs nowhere, where its QEMU was killed),
@@ -35,12 +35,18 @@ from lab.trials import Trial
 #: While the destination's nova-compute prepares itself.
 _PREPARING = 'preparing'
 #: Part of the bytes of an undisturbed migration after which a fault is
-#: struck; before: as soon as Nova has taken the request; random: None.
+#: injected; before: as soon as Nova has taken the request; random: None.
 MOMENTS = {'before': 0.0, _PREPARING: 0.0, 'during': 0.4, 'end': 0.9,
            'random': None}
 #: Those that are tried if nothing is said.
 USUAL = ('before', 'during', 'end')
 NAMES = (*faults.FAULTS, *concurrent_migrations.SIZES)
+#: A quarter of an hour's worth on two processors, at one moment.
+QUICK = ('compute-source', 'compute-destination', 'libvirtd-source',
+         'libvirtd-destination', 'agent-source', 'agent-destination',
+         'rabbitmq', 'qemu-source', 'qemu-destination', 'link-cut', 'abort',
+         'force-complete')
+QUICK_MOMENT = 'during'
 _NO_MOMENT = '-'
 _NAME = 'faults'
 #: Seconds in which the guest boots, on a machine that has more to do.
@@ -81,14 +87,15 @@ class FaultCampaign:
     """Does trials, one after the other, with one instance.
 
     :param disks: instances.Disks
+    :param ledger: trials.Ledger, which keeps them
     """
 
-    def __init__(self, cloud, disks, progress):
+    def __init__(self, cloud, disks, ledger, progress):
         self._cloud = cloud
         self._disks = disks
         self._progress = progress
         self._compute = client.connect(cloud).compute
-        self._ledger = ledger(cloud)
+        self._ledger = ledger
         self._server = None
         self._bytes = None
         self._left = set()
@@ -178,9 +185,9 @@ class FaultCampaign:
                                           block_migration='auto')
         if not (self._wait_prepares() if trial.moment == _PREPARING else
                 self._wait_for(share * self._bytes, scene.source, sent)):
-            trial.note = 'struck after it'
+            trial.note = 'injected after it'
         started = time.monotonic()
-        survives = faults.SURVIVES.get(self._strike(fault, scene, trial),
+        survives = faults.SURVIVES.get(self._inject(fault, scene, trial),
                                        fault.survives)
         try:
             self._rest(last)
@@ -200,14 +207,14 @@ class FaultCampaign:
         if survives and not trial.problems:
             trial.problems += self._goes_on()
 
-    def _strike(self, fault, scene, trial):
+    def _inject(self, fault, scene, trial):
         try:
-            note = fault.strike(scene)
+            note = fault.inject(scene)
             trial.note = ', '.join(filter(None, (trial.note, note)))
-            time.sleep(fault.mend_after)
+            time.sleep(fault.undo_after)
             return note
         finally:
-            fault.mend(scene)
+            fault.undo(scene)
 
     def _note(self, trial):
         trial.host = self._host().name

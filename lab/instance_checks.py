@@ -9,8 +9,9 @@ from lab import client
 from lab import errors
 from lab import faults
 from lab import guest
+from nova_dedup_migrate.operations import operation
 
-_STATE = 'var/lib/nova/dedup_migrate'
+_OPERATIONS = 'var/lib/nova/dedup_migrate/operations'
 #: Seconds until what Nova does after a migration is done, too.
 _LATER_S = 20
 
@@ -30,7 +31,7 @@ def failures(cloud, server, host, survives=True):
             '%s %s' % item for item in running.items()) or 'none')
     status = 'ACTIVE' if survives else 'SHUTOFF'
     if server.status != status:
-        yield 'Nova says %s' % server.status
+        yield 'its status in Nova is %s' % server.status
     if running == wanted and survives:
         yield from _memory(host, server)
         yield from _armed(host, server)
@@ -85,12 +86,11 @@ def _on_hosts(cloud, servers):
             if b'qemu-system' in words[0] and not any(
                     uuid.encode() in words for uuid in ours):
                 yield '%s: QEMU %d' % (host.name, one.pid)
-        state = host.directory / _STATE
-        for path in (state / 'under-way').glob('*'):
-            yield '%s: journal %s' % (host.name, path.name)
-        for path in (state / 'reports').glob('*.json'):
-            if json.loads(path.read_text())['outcome'] == 'running':
-                yield '%s: open report %s' % (host.name, path.name)
+        for path in (host.directory / _OPERATIONS).glob('*.json'):
+            phase = json.loads(path.read_text())['operation']['phase']
+            if phase != operation.ENDED:
+                yield '%s: operation %s is %s' % (host.name, path.stem,
+                                                  phase)
         if cloud.settings.profile != 'shared':
             for path in (host.directory / 'var/lib/nova/instances').glob(
                     '*-*-*-*-*'):

@@ -14,7 +14,7 @@ from lab import instances
 
 _DOWNTIME = re.compile(r'^Total downtime:\s+(\d+)\s+ms', re.MULTILINE)
 _LIMIT = 900
-_REPORTS = 'var/lib/nova/dedup_migrate/reports'
+_OPERATIONS = 'var/lib/nova/dedup_migrate/operations'
 #: Seconds until a report is closed, after Nova is done.
 _CLOSING = 20
 
@@ -145,10 +145,10 @@ def report_of(host, migration):
     :param host: the source
     :param migration: its UUID
     """
-    path = host.directory / _REPORTS / (migration + '.json')
+    path = host.directory / _OPERATIONS / (migration + '.json')
     deadline = time.monotonic() + _CLOSING
     while path.exists():
-        report = json.loads(path.read_text())
+        report = json.loads(path.read_text())['report']
         if report['outcome'] != 'running' or time.monotonic() > deadline:
             return report
         time.sleep(0.2)

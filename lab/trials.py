@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was tried, and kept in a file: a line of JSON for each trial."""
+"""The trials of a fault campaign, and the file that keeps them."""
 
 import dataclasses
-import json
 
-from lab import table
+from testkit import ledger
+from testkit import table
 
 
 @dataclasses.dataclass
@@ -15,7 +15,7 @@ class Trial:
     :ivar migration: status of the migration
     :ivar host: that Nova says the instance is on
     :ivar seconds: from the fault until then
-    :ivar note: of the fault, or when it was struck
+    :ivar note: of the fault, or when it was injected
     :ivar problems: what is not as it should be, sentences
     """
 
@@ -31,40 +31,55 @@ class Trial:
 
 
 class Ledger:
-    """:param path: of the file"""
+    """The trials of a lab; a pair is (fault, moment).
+
+    :param path: of the file
+    """
 
     def __init__(self, path):
-        self._path = path
+        self._kept = ledger.Ledger(path)
 
     def trials(self):
-        """Return all Trials so far; a line that was cut off is none."""
-        try:
-            lines = self._path.read_text().splitlines()
-        except FileNotFoundError:
-            return []
+        """Return all Trials so far; what is not one is left out."""
         found = []
-        for line in lines:
+        for key, record in self._kept.items():
             try:
-                found.append(Trial(**json.loads(line)))
-            except (ValueError, TypeError):
+                found.append(Trial(key.cell, key.variant, **record))
+            except TypeError:
                 continue
         return found
 
     def add(self, trial):
-        with self._path.open('a') as file:
-            file.write(json.dumps(dataclasses.asdict(trial)) + '\n')
+        """Keep a Trial; it is on the disk when this returns."""
+        record = dataclasses.asdict(trial)
+        pair = record.pop('fault'), record.pop('moment')
+        repeat = 0
+        while self._kept.get(ledger.Key(*pair, repeat)) is not None:
+            repeat += 1
+        self._kept.add(ledger.Key(*pair, repeat), record)
 
     def clear(self):
-        self._path.unlink(missing_ok=True)
+        """Forget all trials."""
+        self._kept.clear()
 
     def missing(self, wanted, repeat):
-        """Return what of (fault, moment) pairs was done too few times.
+        """Return the pairs that were tried too few times.
 
+        :param wanted: pairs
         :param repeat: how often each is wanted
         """
-        done = [(one.fault, one.moment) for one in self.trials()]
-        return [pair for turn in range(repeat) for pair in wanted
-                if done.count(pair) <= turn]
+        return [(key.cell, key.variant) for key in self._kept.missing(
+            [ledger.Key(*pair, turn) for turn in range(repeat)
+             for pair in wanted])]
+
+
+def judge(trials, found):
+    """Add a row for each trial to a testkit.results.Results."""
+    for one in trials:
+        found.add('%s, %s' % (one.fault, one.moment),
+                  '; '.join(one.problems) or 'as it should be', '',
+                  'the instance is where Nova says, nothing is left',
+                  not one.problems)
 
 
 def show(trials):

@@ -42,7 +42,7 @@ def call(function, *args):
     """
     if not is_patched():
         return function(*args)
-    outcome = []
+    outcome: list = []
     done, at_end = os.pipe()
 
     def work():

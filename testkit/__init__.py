@@ -11,6 +11,8 @@ libvirt             a guest of libvirt's, without Nova
 memory              all RAM of a guest in files, and their comparison
 bootsector          a guest of 512 bytes that checks its memory
 qemus               where the stock and the patched QEMU are
+ledger              what a long bench has done, in a file
+results, table      rows with targets: table, report.json, exit status
 =================== =====================================================
 
 ``command`` and ``libvirt_xml`` write out a spec; the other modules migrate.

@@ -4,17 +4,15 @@
 libvirtd of the destination is asked again and again.
 """
 
-import os
-import select
 import threading
 import time
-import tty
 import xml.etree.ElementTree as etree
 
 import libvirt
 
-from guests.messages import GuestReport
+from guests import line
 from guests.messages import LineParser
+from guests.synthetic.report import GuestReport
 
 _LOOK_S = 0.1
 
@@ -27,8 +25,7 @@ class Listener:
 
     def __init__(self, path) -> None:
         self.reports: list[tuple[float, GuestReport]] = []
-        self._fd = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
-        tty.setraw(self._fd)
+        self._line = line.TerminalLine(path)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
@@ -36,13 +33,7 @@ class Listener:
     def _read(self) -> None:
         parser = LineParser()
         while not self._over.is_set():
-            try:
-                ready = select.select([self._fd], [], [], 0.2)[0]
-                data = os.read(self._fd, 65536) if ready else b''
-            except OSError:
-                # nobody at the other end, for now
-                time.sleep(_LOOK_S)
-                continue
+            data = self._line.receive(0.2)
             now = time.monotonic()
             for message in parser.feed(data):
                 report = (GuestReport.from_message(message)
@@ -55,7 +46,7 @@ class Listener:
         if not self._over.is_set():
             self._over.set()
             self._thread.join()
-            os.close(self._fd)
+            self._line.close()
 
 
 class Arrival:

@@ -15,7 +15,7 @@ from benchmarks.page_cache.cells import AFTER_S
 from benchmarks.page_cache.cells import BEFORE_S
 from benchmarks.page_cache.cells import FIRST_S
 from guests.debian import web
-from guests.messages import GuestReport
+from guests.synthetic.report import GuestReport
 
 #: Seconds by which a guest may be seen to run too late.
 _LATE_S = 1.0

@@ -3,15 +3,17 @@
 
 from collections.abc import Callable
 from pathlib import Path
-import socket
 import threading
 import time
 
 from guests.errors import GuestFailed
-from guests.messages import GuestReport
+from guests.line import SocketLine
 from guests.messages import LineParser
+from guests.synthetic.report import GuestReport
 
 _KEPT_REPORTS = 10000
+#: Seconds after which the reader sees that it is to end.
+_LOOK_S = 0.2
 
 
 class GuestChannel:
@@ -22,23 +24,17 @@ class GuestChannel:
     """
 
     def __init__(self, path: Path | str) -> None:
-        self._socket = socket.socket(socket.AF_UNIX)
         self._changed = threading.Condition()
         self._replies: list[dict] = []
         self._reports: list[GuestReport] = []
         self._ready: dict | None = None
         self._fatal: str | None = None
         self._open = True
+        self._closing = threading.Event()
         self._ordering = threading.Lock()
         #: time.monotonic() of each beat that arrived
         self.beats: list[float] = []
-        try:
-            self._socket.connect(str(path))
-        except OSError as error:
-            self._socket.close()
-            raise GuestFailed(
-                f'cannot connect to the guest at {path}: {error.strerror}'
-            ) from error
+        self._line = SocketLine(path)
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
@@ -49,28 +45,24 @@ class GuestChannel:
         self.close()
 
     def close(self) -> None:
-        try:
-            self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            # QEMU has gone first
-            pass
+        self._closing.set()
         self._thread.join()
-        self._socket.close()
+        self._line.close()
 
     def _read(self) -> None:
         parser = LineParser()
-        while True:
+        while not self._closing.is_set():
             try:
-                data = self._socket.recv(65536)
-            except OSError:
-                data = b''
+                data = self._line.receive(_LOOK_S)
+            except GuestFailed:
+                break
             with self._changed:
                 for message in parser.feed(data):
                     self._take(message)
-                self._open = bool(data)
                 self._changed.notify_all()
-            if not data:
-                return
+        with self._changed:
+            self._open = False
+            self._changed.notify_all()
 
     def _take(self, message: dict) -> None:
         kind = message['type']
@@ -142,12 +134,7 @@ class GuestChannel:
         with self._ordering:
             with self._changed:
                 self._replies.clear()
-            try:
-                self._socket.sendall(line.encode() + b'\n')
-            except OSError as error:
-                raise GuestFailed(
-                    f'cannot write to the guest: {error.strerror}'
-                ) from error
+            self._line.send(line.encode() + b'\n')
             reply = self._wait(
                 lambda: next(
                     (

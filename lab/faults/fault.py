@@ -14,7 +14,7 @@ SURVIVES = {HAD_ARRIVED: False, HAD_LEFT: True}
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
-    """Where a fault is struck.
+    """Where a fault is injected.
 
     :ivar cloud: cloud.Cloud
     :ivar compute: the Compute API, of client.connect
@@ -36,29 +36,29 @@ class Scene:
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """Struck once, and mended once after a while, whatever happens.
+    """Injected once, and undone once after a while, whatever happens.
 
     :ivar name: for the command line and the table
-    :ivar mend_after: seconds
+    :ivar undo_after: seconds
     :ivar survives: whether the instance has to run afterwards
     """
 
     name: str
-    mend_after: float = 2.0
+    undo_after: float = 2.0
     survives: bool = True
 
     def fits(self, settings):
-        """Whether a lab with these settings has what it is struck at."""
+        """Whether a lab with these settings has what it is injected into."""
         return True
 
-    def strike(self, scene):
+    def inject(self, scene):
         """Do it; return what is worth a note in the table, or ''.
 
         A note of SURVIVES decides whether the instance has to run.
 
-        :raises LabError: there is nothing to strike at
+        :raises LabError: there is nothing to inject it into
         """
         raise NotImplementedError
 
-    def mend(self, scene):
+    def undo(self, scene):
         """Undo it."""

@@ -19,11 +19,11 @@ _SLOW = 0.01
 class Cut(Fault):
     """The cable is pulled out, and plugged in again."""
 
-    def strike(self, scene):
+    def inject(self, scene):
         scene.source.link(_NETWORK).up(False)
         return ''
 
-    def mend(self, scene):
+    def undo(self, scene):
         scene.source.link(_NETWORK).up(True)
 
 
@@ -31,13 +31,13 @@ class Cut(Fault):
 class Slow(Fault):
     """It carries next to nothing for a while."""
 
-    def strike(self, scene):
+    def inject(self, scene):
         rate = scene.cloud.settings.migration_rate or 100 * MBIT
         scene.source.link(_NETWORK).limit(send=rate * _SLOW,
                                           receive=rate * _SLOW)
         return ''
 
-    def mend(self, scene):
+    def undo(self, scene):
         topology.limit(scene.cloud)
 
 

@@ -50,7 +50,7 @@ class Program(Fault):
         return (scene.cloud.control if self.side == 'control'
                 else scene.side(self.side))
 
-    def strike(self, scene):
+    def inject(self, scene):
         host = self._host(scene)
         deadline = time.monotonic() + _APPEARS_S
         while not (found := self._found(host, scene)):
@@ -70,7 +70,7 @@ class Program(Fault):
         return (qemus(host, scene.server) if self.program == _QEMU
                 else session(host, host.process(self.program)))
 
-    def mend(self, scene):
+    def undo(self, scene):
         host = self._host(scene)
         if self.number == signal.SIGSTOP:
             for process in session(host, host.process(self.program)):
@@ -92,11 +92,11 @@ FAULTS = (
     # longer than Nova waits for an answer
     Program('compute-destination-gone', 150.0, side='destination'),
     *_both('compute-hangs', _COMPUTE, number=signal.SIGSTOP,
-           mend_after=45.0),
+           undo_after=45.0),
     *_both('libvirtd', _LIBVIRTD),
     *_both('agent', nova.AGENT),
     *_both('agent-hangs', nova.AGENT, number=signal.SIGSTOP,
-           mend_after=45.0),
+           undo_after=45.0),
     Program('rabbitmq', side='control', program=_RABBITMQ),
     Program('rabbitmq-late', 20.0, side='control', program=_RABBITMQ),
     # longer than one question waits for its answer, so that steps fail

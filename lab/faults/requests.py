@@ -20,10 +20,10 @@ class Request(Fault):
     :ivar method: of the Compute API, takes a migration and the instance
     """
 
-    mend_after: float = 0.0
+    undo_after: float = 0.0
     method: str = ''
 
-    def strike(self, scene):
+    def inject(self, scene):
         reason = 'there was no migration'
         deadline = time.monotonic() + _TAKEN_S
         while time.monotonic() < deadline:

@@ -29,7 +29,7 @@ class Nas(Fault):
     def fits(self, settings):
         return settings.has_nas
 
-    def strike(self, scene):
+    def inject(self, scene):
         found = [one for one in scene.cloud.host('nas').processes()
                  if b'glusterfsd' in programs.command_line(one.pid)[0]]
         if not found:
@@ -38,7 +38,7 @@ class Nas(Fault):
             process.send(self.number)
         return ''
 
-    def mend(self, scene):
+    def undo(self, scene):
         host = scene.cloud.host('nas')
         for process in host.processes():
             if b'glusterfsd' in programs.command_line(process.pid)[0]:
@@ -53,11 +53,11 @@ class ReadErrors(Fault):
     def fits(self, settings):
         return settings.has_nas
 
-    def strike(self, scene):
+    def inject(self, scene):
         gluster.fail_reads(scene.cloud, scene.cloud.host('nas'), True)
         return ''
 
-    def mend(self, scene):
+    def undo(self, scene):
         gluster.fail_reads(scene.cloud, scene.cloud.host('nas'), False)
 
 
@@ -68,7 +68,7 @@ class DiskFull(Fault):
     A file system that is full is mounted over the directories it writes to.
     """
 
-    def strike(self, scene):
+    def inject(self, scene):
         for directory in self._directories(scene):
             # an inode for its root alone, and no byte
             scene.destination.run([
@@ -76,7 +76,7 @@ class DiskFull(Fault):
                 directory])
         return ''
 
-    def mend(self, scene):
+    def undo(self, scene):
         for directory in self._directories(scene):
             scene.destination.run(['umount', '--lazy', directory], check=False)
 

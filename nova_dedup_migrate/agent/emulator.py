@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the QEMU of this host can do.
 
-A QEMU without a machine is started and asked, as libvirt does it, once
+A QEMU without a machine is started and queried, as libvirt does it, once
 for each version of the binary.  Only binaries the local libvirt offers
 are started, whatever a request names.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
 import dataclasses
 import logging
 import os
@@ -13,6 +16,7 @@ import pathlib
 import socket
 import tempfile
 import threading
+from typing import Any
 
 from nova_dedup_migrate.hypervisor import decode
 from nova_dedup_migrate.hypervisor import errors
@@ -46,12 +50,12 @@ class Emulators:
         default first; it may raise HypervisorError
     """
 
-    def __init__(self, offered):
+    def __init__(self, offered: Callable[[], list[str]]) -> None:
         self._offered = offered
-        self._known = {}
+        self._known: dict[tuple, Emulator] = {}
         self._guard = threading.Lock()
 
-    def describe(self, path=None):
+    def describe(self, path: str | None = None) -> Emulator:
         """Return the Emulator of a path, None for libvirt's default."""
         try:
             offered = self._offered()
@@ -66,7 +70,7 @@ class Emulators:
                             'not offer the emulator %s' % (path or 'QEMU'))
         return self._ask_once(os.path.realpath(path))
 
-    def _ask_once(self, path):
+    def _ask_once(self, path: str) -> Emulator:
         try:
             status = os.stat(path)
         except OSError as error:
@@ -80,16 +84,18 @@ class Emulators:
                 try:
                     self._known[key] = ask(path)
                 except (errors.HypervisorError, OSError) as error:
-                    # It may be busy, or be written just now: ask again.
-                    LOG.warning('%s could not be asked: %s', path, error)
-                    return Emulator(False, reason='%s could not be asked: '
-                                    '%s' % (path, error))
+                    # It may be busy, or be written just now.
+                    LOG.warning('%s was started and did not return what '
+                                'it can do: %s. The next migration starts it '
+                                'again.', path, error)
+                    return Emulator(False, reason='%s of the destination '
+                                    'did not answer: %s' % (path, error))
                 LOG.info('%s: %s', path, self._known[key])
             return self._known[key]
 
 
-def ask(path):
-    """Start a QEMU, ask it and return an Emulator.
+def ask(path: str) -> Emulator:
+    """Start a QEMU, query it and return an Emulator.
 
     :raises HypervisorError, OSError:
     """
@@ -118,7 +124,7 @@ def ask(path):
     return decode_answers(version, commands)
 
 
-def decode_answers(version, commands):
+def decode_answers(version: Any, commands: Any) -> Emulator:
     """Make an Emulator of the replies of QMP.
 
     :raises MalformedReply:

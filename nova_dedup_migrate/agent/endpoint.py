@@ -1,57 +1,86 @@
 # SPDX-License-Identifier: Apache-2.0
 """The methods of rpc.api.AgentAPI, at the other end."""
 
+from __future__ import annotations
+
 import dataclasses
+from typing import Any
 
 import oslo_messaging as messaging
 
+from nova_dedup_migrate.agent import errors
+from nova_dedup_migrate.agent import facts as agent_facts
+from nova_dedup_migrate.agent import incoming as agent_incoming
 from nova_dedup_migrate.agent import link
-from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.agent import local
+from nova_dedup_migrate.agent import remains as agent_remains
+from nova_dedup_migrate.agent import surveys as agent_surveys
+from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.rpc import objects
 
-#: Seconds a caller may wait for an event; he occupies a thread.
+#: Seconds a caller may wait for an event; it occupies a thread.
 MAX_WAIT = 60.0
 
 
 class Endpoint:
-    """What the server calls; the versions are told in rpc.api.
+    """What the server calls; the versions are listed in rpc.api.
 
     :param facts: facts.Facts
-    :param incoming: incoming.IncomingEvents
+    :param migrations: incoming.IncomingMigrations
     :param receiver: link.Receiver
-    :param guests: with guest_state and forget_guest of
-        local.LocalLibvirt
+    :param guests: local.LocalLibvirt
+    :param remains: remains.Remains
+    :param surveys: surveys.Surveys
     """
 
-    target = messaging.Target(version='1.3')
+    target = messaging.Target(version='1.0')
 
-    def __init__(self, facts, incoming, receiver, guests):
+    def __init__(self, facts: agent_facts.Facts,
+                 migrations: agent_incoming.IncomingMigrations,
+                 receiver: link.Receiver, guests: local.LocalLibvirt,
+                 remains: agent_remains.Remains,
+                 surveys: agent_surveys.Surveys) -> None:
         self._facts = facts
-        self._incoming = incoming
+        self._migrations = migrations
         self._receiver = receiver
         self._guests = guests
+        self._remains = remains
+        self._surveys = surveys
 
     @messaging.expose
-    def hello(self, ctxt):
-        """Say that somebody is here."""
+    def hello(self, ctxt: Any) -> bool:
+        """Answer that the agent works."""
         return True
 
     @messaging.expose
-    def facts(self, ctxt, request):
-        _check(request, objects.DedupFactsRequest)
-        self._incoming.expect(request.instance_uuid, request.migration_uuid)
-        return self._facts.reply(request)
+    def survey(self, ctxt: Any, request: objects.DedupSurveyRequest
+               ) -> objects.DedupSurveyReply:
+        _check(request, objects.DedupSurveyRequest)
+        return self._surveys.reply(ctxt, request)
 
     @messaging.expose
-    @messaging.expected_exceptions(link.ProbeRefused)
-    def link_probe(self, ctxt, request):
+    def facts(self, ctxt: Any, request: objects.DedupFactsRequest
+              ) -> objects.DedupFactsReply:
+        _check(request, objects.DedupFactsRequest)
+        self._migrations.announce(request.instance_uuid,
+                                  request.migration_uuid)
+        reply = self._facts.reply(request)
+        reply.incoming_migrations = self._migrations.under_way(
+            self._guests.guest_state_at_once, request.instance_uuid)
+        return reply
+
+    @messaging.expose
+    @messaging.expected_exceptions(errors.ProbeRefused, errors.LinkInUse)
+    def link_probe(self, ctxt: Any, request: objects.DedupLinkRequest
+                   ) -> objects.DedupLinkOffer:
         _check(request, objects.DedupLinkRequest)
         return self._receiver.offer(request)
 
     @messaging.expose
-    def incoming(self, ctxt, request):
+    def incoming(self, ctxt: Any, request: objects.DedupIncomingRequest
+                 ) -> objects.DedupIncomingReply:
         _check(request, objects.DedupIncomingRequest)
-        figures, reason = self._incoming.wait(
+        figures, reason = self._migrations.wait(
             request.instance_uuid, request.migration_uuid,
             min(request.wait, MAX_WAIT))
         if figures is None:
@@ -61,19 +90,25 @@ class Endpoint:
         return objects.DedupIncomingReply(known=True, **values)
 
     @messaging.expose
-    @messaging.expected_exceptions(errors.HypervisorError)
-    def guest_state(self, ctxt, request):
+    @messaging.expected_exceptions(hypervisor_errors.HypervisorError)
+    def guest_state(self, ctxt: Any, request: objects.DedupGuestRequest
+                    ) -> objects.DedupGuestReply:
         _check(request, objects.DedupGuestRequest)
+        presence = self._guests.guest(request.instance_uuid)
         return objects.DedupGuestReply(
-            state=self._guests.guest_state(request.instance_uuid))
+            uuid=request.instance_uuid, state=presence.state,
+            domain_id=presence.domain_id, reason=presence.reason)
 
     @messaging.expose
-    @messaging.expected_exceptions(errors.HypervisorError)
-    def forget_guest(self, ctxt, request):
-        _check(request, objects.DedupGuestRequest)
-        return self._guests.forget_guest(request.instance_uuid)
+    @messaging.expected_exceptions(errors.ForgetRefused,
+                                   hypervisor_errors.HypervisorError)
+    def forget_guest(self, ctxt: Any, request: objects.DedupForgetRequest
+                     ) -> bool:
+        _check(request, objects.DedupForgetRequest)
+        return self._remains.forget(request.instance_uuid,
+                                    request.migration_uuid)
 
 
-def _check(request, expected):
+def _check(request: Any, expected: type) -> None:
     if not isinstance(request, expected):
         raise ValueError('the request is no %s' % expected.__name__)

@@ -12,10 +12,14 @@ The destination listens for one connection, for a few seconds::
 
 The rate is that of the second half of the time: the first has the slow
 start of TCP and the buffers on the way.  There is nothing in it to be
-kept from anybody, so it is not encrypted; who does not know the token,
-which came over the message bus, is not listened to.
+kept from anybody, so it is not encrypted; a connection that does not begin
+with the token, which came over the message bus, is closed.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence
 import contextlib
 import logging
 import secrets
@@ -24,14 +28,16 @@ import struct
 import threading
 import time
 
+from nova_dedup_migrate.agent import errors
 from nova_dedup_migrate.rpc import objects
 
 LOG = logging.getLogger(__name__)
 
-#: Most that anybody gets, whatever he asks for.
+#: Limits of every measurement, whatever a request names.
 MAX_SECONDS = 10.0
 MAX_BYTES = 4 << 30
-#: Seconds to connect, and to say the token.
+#: Seconds to connect, and to send the token; and for which a request
+#: waits until another measurement has ended.
 PATIENCE = 3.0
 #: Strangers that are turned away before listening ends.
 MAX_STRANGERS = 16
@@ -44,34 +50,42 @@ _RATE = struct.Struct('>Q')
 _UNSENT = 256 << 10
 
 
-class ProbeRefused(Exception):
-    """The destination takes no bytes now."""
-
-
 class Receiver:
     """The destination's half.
 
     :param address: to listen on and to be reached at
     :param ports: range of ports; the last free one is taken
+    :param host: name of this host
+    :param is_busy: callable, whether a migration is under way here
     """
 
-    def __init__(self, address, ports):
+    def __init__(self, address: str, ports: Sequence[int],
+                 host: str = '', is_busy: Callable[[], bool] | None = None
+                 ) -> None:
         self._address = address
         self._ports = ports
+        self._host = host
+        self._is_busy = is_busy
         # Two at a time would each measure a part.
         self._busy = threading.Lock()
 
-    def offer(self, request):
+    def offer(self, request: objects.DedupLinkRequest
+              ) -> objects.DedupLinkOffer:
         """Begin to listen.
 
         :param request: DedupLinkRequest
         :returns: DedupLinkOffer
-        :raises ProbeRefused: another one goes on, or nothing is free
+        :raises ProbeRefused: another one is still under way, or no port
+            is free
+        :raises LinkInUse: a migration of or to this host is under way
         """
         seconds = min(request.seconds, MAX_SECONDS)
         limit = min(request.bytes, MAX_BYTES)
+        if self._is_busy is not None and self._is_busy():
+            raise errors.LinkInUse(host=self._host)
         if not self._busy.acquire(timeout=PATIENCE):
-            raise ProbeRefused('another measurement goes on')
+            raise errors.ProbeRefused(
+                reason='another measurement is under way; try again later')
         try:
             listener = self._listen()
             token = secrets.token_bytes(32)
@@ -85,13 +99,16 @@ class Receiver:
             address=self._address, port=listener.getsockname()[1],
             token=token.hex(), seconds=seconds, bytes=limit)
 
-    def _listen(self):
+    def _listen(self) -> socket.socket:
         try:
             family, _, _, _, address = socket.getaddrinfo(
                 self._address, None, type=socket.SOCK_STREAM)[0]
         except OSError as error:
-            raise ProbeRefused('%s: %s' % (self._address, error)) from error
-        problem = 'no port is allowed'
+            raise errors.ProbeRefused(
+                reason='this host cannot listen on %s: %s. Check '
+                '[dedup_migrate] probe_address'
+                % (self._address, error)) from error
+        problem = 'the range is empty'
         for port in reversed(self._ports):
             try:
                 return socket.create_server(
@@ -99,9 +116,12 @@ class Receiver:
                     backlog=1)
             except OSError as error:
                 problem = '%s, port %d: %s' % (self._address, port, error)
-        raise ProbeRefused(problem)
+        raise errors.ProbeRefused(
+            reason='no port from probe_port_min to probe_port_max is free: '
+            + problem)
 
-    def _serve(self, listener, token, seconds, limit):
+    def _serve(self, listener: socket.socket, token: bytes,
+               seconds: float, limit: int) -> None:
         try:
             with listener, self._accept(listener, token) as connection:
                 rate = _count(connection, seconds, limit)
@@ -109,13 +129,13 @@ class Receiver:
                 connection.sendall(_RATE.pack(rate))
                 _drain(connection)
         except OSError as error:
-            LOG.info('The link was not measured: %s', error)
+            LOG.info('The link to this host was not measured: %s', error)
         finally:
             self._busy.release()
 
     @staticmethod
-    def _accept(listener, token):
-        """Return the connection of who knows the token."""
+    def _accept(listener: socket.socket, token: bytes) -> socket.socket:
+        """Return the connection that begins with the token."""
         deadline = time.monotonic() + PATIENCE
         for _ in range(MAX_STRANGERS):
             listener.settimeout(max(0.001, deadline - time.monotonic()))
@@ -128,21 +148,27 @@ class Receiver:
                 # gone, or too slow; somebody else may come
                 pass
             connection.close()
-        raise ConnectionError('nobody knew the token')
+        raise ConnectionError('nobody sent the token')
 
 
-def measure(offer):
+def measure(offer: objects.DedupLinkOffer,
+            request: objects.DedupLinkRequest, family: int,
+            address: tuple) -> float | None:
     """Push bytes to a destination, return bytes per second or None.
 
     The source's half.
 
-    :param offer: DedupLinkOffer
+    :param offer: of the destination; whatever its limits are, those of
+        the request hold
+    :param family: of the address
+    :param address: of the offer, as Peers.resolve has checked it
     :raises OSError: it cannot be reached or does not keep to the protocol
     """
-    seconds = min(offer.seconds, MAX_SECONDS)
-    limit = min(offer.bytes, MAX_BYTES)
-    with socket.create_connection((offer.address, offer.port),
-                                  PATIENCE) as connection:
+    seconds = min(offer.seconds, request.seconds, MAX_SECONDS)
+    limit = min(offer.bytes, request.bytes, MAX_BYTES)
+    with socket.socket(family, socket.SOCK_STREAM) as connection:
+        connection.settimeout(PATIENCE)
+        connection.connect(address)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT,
                               _UNSENT)
         # What is on its way when the time is over is of no use.
@@ -151,6 +177,9 @@ def measure(offer):
         connection.sendall(bytes.fromhex(offer.token))
         deadline = time.monotonic() + seconds
         _push(connection, deadline, limit)
+        with contextlib.suppress(OSError):
+            # A destination with higher limits has no reason to wait.
+            connection.shutdown(socket.SHUT_WR)
         answer = _read(connection, _RATE.size, deadline + PATIENCE)
     rate, = _RATE.unpack(answer)
     if rate > MAX_RATE:
@@ -158,7 +187,7 @@ def measure(offer):
     return float(rate) or None
 
 
-def _push(connection, deadline, limit):
+def _push(connection: socket.socket, deadline: float, limit: int) -> None:
     zeros = memoryview(bytes(_CHUNK))
     sent = 0
     while sent < limit:
@@ -173,7 +202,7 @@ def _push(connection, deadline, limit):
             return
 
 
-def _read(connection, length, deadline):
+def _read(connection: socket.socket, length: int, deadline: float) -> bytes:
     """Return exactly length bytes."""
     parts = b''
     while len(parts) < length:
@@ -185,7 +214,7 @@ def _read(connection, length, deadline):
     return parts
 
 
-def _drain(connection):
+def _drain(connection: socket.socket) -> None:
     """Wait until the source has closed.
 
     To close with bytes unread would take the answer back on its way.
@@ -198,7 +227,7 @@ def _drain(connection):
             connection.settimeout(max(0.001, deadline - time.monotonic()))
 
 
-def _count(connection, seconds, limit):
+def _count(connection: socket.socket, seconds: float, limit: int) -> int:
     """Take bytes and return their rate in the second half of the time."""
     buffer = bytearray(_CHUNK)
     started = time.monotonic()

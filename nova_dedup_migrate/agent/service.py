@@ -1,17 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent, put together."""
 
+from __future__ import annotations
+
 import logging
 import threading
+
+from oslo_config import cfg
+import oslo_messaging as messaging
 
 from nova_dedup_migrate.agent import emulator
 from nova_dedup_migrate.agent import endpoint
 from nova_dedup_migrate.agent import facts
+from nova_dedup_migrate.agent import guest_samples
 from nova_dedup_migrate.agent import incoming
 from nova_dedup_migrate.agent import link
+from nova_dedup_migrate.agent import link_rates
 from nova_dedup_migrate.agent import local
+from nova_dedup_migrate.agent import peers
+from nova_dedup_migrate.agent import remains
 from nova_dedup_migrate.agent import storage_rates
-from nova_dedup_migrate.agent.identity import nodes
+from nova_dedup_migrate.agent import surveys
+from nova_dedup_migrate.identity import nodes
+from nova_dedup_migrate.rpc import api as rpc_api
 from nova_dedup_migrate.rpc import transport as rpc_transport
 
 LOG = logging.getLogger(__name__)
@@ -26,55 +37,69 @@ class AgentService:
     :param release: of this package
     """
 
-    def __init__(self, conf, transport, release):
+    def __init__(self, conf: cfg.ConfigOpts,
+                 transport: messaging.RPCTransport, release: str) -> None:
         options = conf.dedup_migrate
-        self._events = incoming.IncomingEvents()
+        self._migrations = incoming.IncomingMigrations()
         self._libvirt = local.LocalLibvirt(
             conf.libvirt.connection_uri or 'qemu:///system',
-            self._events.on_event)
+            self._migrations.on_event)
         self._emulators = emulator.Emulators(self._libvirt.emulators)
         site = nodes.Site(roots=image_directories(conf),
                           ceph_conf=conf.libvirt.images_rbd_ceph_conf,
                           ceph_key=self._libvirt.ceph_key)
+        ports = range(options.probe_port_min, options.probe_port_max + 1)
+        self._surveys = surveys.Surveys(
+            guest_samples.GuestSamples(self._libvirt.host,
+                                       self._libvirt.is_busy),
+            link_rates.LinkRates(
+                rpc_api.AgentAPI.from_conf(conf, transport), conf.host,
+                peers.Peers(ports, options.probe_networks),
+                options.probe_time, options.probe_bytes,
+                options.probe_cache_time, self._libvirt.is_busy),
+            options.survey_interval, options.enabled)
+        receiver = link.Receiver(
+            options.probe_address or conf.libvirt.live_migration_inbound_addr
+            or conf.my_ip, ports, conf.host, self._libvirt.is_busy)
         rates = storage_rates.StorageRates(
             site, options.probe_time, options.probe_bytes,
             options.probe_cache_time)
-        receiver = link.Receiver(
-            options.probe_address or conf.libvirt.live_migration_inbound_addr
-            or conf.my_ip,
-            range(options.probe_port_min, options.probe_port_max + 1))
         self._host = conf.host
         self._listening = threading.Event()
         self._server = rpc_transport.get_server(transport, conf.host, [
             endpoint.Endpoint(
                 facts.Facts(conf.host, release, site, self._emulators,
                             rates, options.enabled),
-                self._events, receiver, self._libvirt)])
+                self._migrations, receiver, self._libvirt,
+                remains.Remains(self._libvirt.host, self._migrations),
+                self._surveys)])
 
-    def start(self):
+    def start(self) -> None:
         """Begin to answer, as soon as the bus is there."""
         self._libvirt.start()
+        self._surveys.start()
         threading.Thread(target=self._listen, name='dedup-listen',
                          daemon=True).start()
 
-    def _listen(self):
+    def _listen(self) -> None:
         # It waits for the bus without end, which stop() must not do.
         self._server.start()
-        LOG.info('The dedup agent of %s answers', self._host)
+        LOG.info('The dedup agent of %s serves requests', self._host)
         self._listening.set()
         # so that the first migration does not wait for QEMU to start
         self._emulators.describe()
 
-    def stop(self):
-        """Finish what was asked already, and end."""
+    def stop(self) -> None:
+        """Serve the requests that are under way, and end."""
+        self._surveys.stop()
         if self._listening.is_set():
             self._server.stop()
-            self._events.close()
+            self._migrations.close()
             self._server.wait()
         self._libvirt.stop()
 
 
-def image_directories(conf):
+def image_directories(conf: cfg.ConfigOpts) -> tuple[str, ...]:
     """Return the directories images may be in."""
     found = [conf.instances_path, *conf.dedup_migrate.image_directories]
     found += [conf.libvirt[base + '_mount_point_base']

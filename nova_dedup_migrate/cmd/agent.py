@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nova-dedup-migrate-agent: answers for its compute host.
+"""nova-dedup-migrate-agent: the agent of a compute host.
 
-It reads the nova.conf of the host.  SIGTERM and SIGINT end it when it
-has answered what it was asked, a second one at once; SIGHUP reads the
-configuration again for the options that allow it.
+It reads the nova.conf of the host.  SIGTERM and SIGINT stop it after the
+requests in progress, a second signal stops it at once; SIGHUP reads the
+options again that can be changed without a restart.
 """
 
+from collections.abc import Sequence
 import queue
 import signal
 import sys
@@ -21,37 +22,38 @@ from nova_dedup_migrate.conf import dedup_migrate as options
 from nova_dedup_migrate.conf import nova as nova_options
 from nova_dedup_migrate.rpc import transport
 
-_ENDS = (signal.SIGTERM, signal.SIGINT)
+PROGRAM = 'nova-dedup-migrate-agent'
+_STOP = (signal.SIGTERM, signal.SIGINT)
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the agent; return the exit status."""
     conf = cfg.CONF
     release = pbr.version.VersionInfo('nova-dedup-migrate').release_string()
     configure(conf, sys.argv[1:] if argv is None else argv, release)
-    signals = queue.SimpleQueue()
-    for number in (*_ENDS, signal.SIGHUP):
+    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for number in (*_STOP, signal.SIGHUP):
         signal.signal(number, lambda number, frame: signals.put(number))
     agent = service.AgentService(conf, transport.get_transport(conf),
                                  release)
     agent.start()
     while signals.get() == signal.SIGHUP:
         conf.mutate_config_files()
-    for number in _ENDS:
+    for number in _STOP:
         signal.signal(number, signal.SIG_DFL)
     agent.stop()
     return 0
 
 
-def configure(conf, argv, release):
-    """Read the configuration and set up logs."""
+def configure(conf: cfg.ConfigOpts, argv: Sequence[str],
+              release: str) -> None:
+    """Read the configuration and set up logging."""
     log.register_options(conf)
     options.register_opts(conf)
     agent_options.register_opts(conf)
     nova_options.register_opts(conf)
-    conf(argv, project='nova', prog='nova-dedup-migrate-agent',
-         version=release)
-    log.setup(conf, 'nova-dedup-migrate-agent', release)
+    conf(argv, project='nova', prog=PROGRAM, version=release)
+    log.setup(conf, PROGRAM, release)
     priv_context.init(root_helper=['sudo'])
 
 

@@ -16,5 +16,5 @@ class ConfigurationError(CommandError):
 
 
 class NoReports(CommandError):
-    template = ('there are no reports in {path}; a report is written when a '
-                'migration leaves this host')
+    template = ('there are no reports in {path}; the source host of a live '
+                'migration writes its report')

@@ -1,74 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nova-dedup-migrate: what became of the migrations from this host."""
+"""nova-dedup-migrate: shows the reports of live migrations.
 
+doc/source/reference/cli.rst has each command and option; a test compares.
+"""
+
+import argparse
+from collections.abc import Sequence
 import sys
+from typing import Any
 
 from cliff import app
 from cliff import commandmanager
-from oslo_config import cfg
 import pbr.version
 
-from nova_dedup_migrate.cmd import errors
+from nova_dedup_migrate.cmd import configuration
 from nova_dedup_migrate.cmd import report
-from nova_dedup_migrate.conf import dedup_migrate as options
-from nova_dedup_migrate.conf import paths
-from nova_dedup_migrate.reports import store
 
-_COMMANDS = {
-    'report': report.ShowReport,
+COMMANDS: dict[str, Any] = {
     'report list': report.ListReports,
     'report rounds': report.ListRounds,
+    'report show': report.ShowReport,
 }
 
 
 class DedupMigrateApp(app.App):
-    """The command; reads nova.conf for where reports are."""
+    """The command."""
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any) -> None:
         manager = commandmanager.CommandManager('nova_dedup_migrate.cli')
-        for name, command in _COMMANDS.items():
+        for name, command in COMMANDS.items():
             manager.add_command(name, command)
         super().__init__(
-            description='Reports of live migrations that left this host.',
+            description='Shows the reports of the live migrations that had '
+                        'this host as their source.',
             version=pbr.version.VersionInfo(
                 'nova-dedup-migrate').release_string(),
             command_manager=manager, deferred_help=True, **kwargs)
 
-    def build_option_parser(self, description, version, **kwargs):
-        parser = super().build_option_parser(description, version, **kwargs)
-        parser.add_argument(
-            '--config-file', action='append', default=[], metavar='FILE',
-            help='nova.conf of this host; may be given several times '
-                 '(default: where Nova looks, /etc/nova/nova.conf)')
-        parser.add_argument(
-            '--config-dir', action='append', default=[], metavar='FOLDER',
-            help='folder with files *.conf that are read after those')
+    def build_option_parser(self, description: str | None,
+                            version: str | None,
+                            argparse_kwargs: dict[str, Any] | None = None
+                            ) -> argparse.ArgumentParser:
+        parser = super().build_option_parser(description, version,
+                                             argparse_kwargs)
+        configuration.add_options(parser)
         return parser
 
-    def open_store(self):
-        """Return the reports.store.ReportStore of this host.
 
-        :raises ConfigurationError: nova.conf cannot be used
-        """
-        arguments = []
-        for name, values in (('--config-file', self.options.config_file),
-                             ('--config-dir', self.options.config_dir)):
-            for value in values:
-                arguments += [name, value]
-        conf = cfg.ConfigOpts()
-        options.register_opts(conf)
-        paths.register_opts(conf)
-        try:
-            conf(arguments, project='nova', prog='nova-dedup-migrate')
-            return store.ReportStore(conf.dedup_migrate.reports_path,
-                                     conf.dedup_migrate.reports_kept)
-        except (cfg.Error, ValueError) as error:
-            raise errors.ConfigurationError(reason=error) from error
-
-
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return the exit status."""
-    return DedupMigrateApp().run(sys.argv[1:] if argv is None else argv)
+    return DedupMigrateApp().run(
+        list(sys.argv[1:] if argv is None else argv))
 
 
 if __name__ == '__main__':

@@ -12,7 +12,7 @@ import os
 
 from lxml import etree
 
-from nova_dedup_migrate.agent.identity import nodes
+from nova_dedup_migrate.identity import nodes
 
 #: Images of a chain; what is longer makes the disk unusable, not us slow.
 MAX_CHAIN = 64

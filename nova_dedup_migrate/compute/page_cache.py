@@ -5,8 +5,8 @@ from nova.virt.libvirt import config as vconfig
 from oslo_log import log as logging
 from oslo_utils import strutils
 
-from nova_dedup_migrate.pagecache import ask
 from nova_dedup_migrate.pagecache import guestagent
+from nova_dedup_migrate.pagecache import loader as loading
 from nova_dedup_migrate.pagecache import port
 from nova_dedup_migrate.pagecache import transport
 
@@ -20,8 +20,8 @@ _SYSTEM_METADATA = 'image_' + PROPERTY
 _SOCKET = '/var/lib/libvirt/qemu/page-cache.%s.sock'
 
 
-def asker(conf, guest):
-    """Return pagecache.ask.Asker, None if guests are not asked.
+def loader(conf, guest):
+    """Return pagecache.loader.PageCacheLoader, None if guests are not asked.
 
     :param conf: the options [dedup_migrate]
     :param guest: hypervisor.base.Guest
@@ -29,10 +29,11 @@ def asker(conf, guest):
     known = {'port': port.PortTransport(guest),
              'agent': guestagent.AgentTransport(guest,
                                                 conf.page_cache_lister)}
-    ways = [known[name] for name in dict.fromkeys(conf.page_cache_transports)]
-    if not ways:
+    transports = [known[name] for name in
+                  dict.fromkeys(conf.page_cache_transports)]
+    if not transports:
         return None
-    return ask.Asker(guest, ways, transport.Limits(
+    return loading.PageCacheLoader(guest, transports, transport.Limits(
         seconds=conf.page_cache_time,
         memory_kib=conf.page_cache_memory * 1024,
         extents=conf.page_cache_extents))

@@ -30,7 +30,28 @@ ALL_OPTS = [
         'probe_port_max',
         default=49215,
         help='Last port of those measurements. The last one that is free '
-             'is taken.'),
+             'is taken. This host measures the link to another one only on '
+             'ports of this range, so it has to be the same on all hosts.'),
+    cfg.ListOpt(
+        'probe_networks',
+        default=[],
+        item_type=cfg.types.String(),
+        help='Networks, as 192.0.2.0/24, that the migration addresses of '
+             'all hosts are in. If set, the agent measures no link to an '
+             'address outside, whatever the agent there names. Otherwise '
+             'only loopback, link-local, multicast, reserved and '
+             'unspecified addresses are refused.'),
+    cfg.FloatOpt(
+        'survey_interval',
+        default=120.0,
+        min=0.0,
+        max=86400.0,
+        help='Seconds between two samples of each instance of this host '
+             'whose I/O is recorded, about: how fast it writes to memory '
+             'and disks, and how much of its memory is in use. They are '
+             'kept for its next migration, which then begins at once. A '
+             'sample takes one second. Other instances are not sampled. '
+             '0: only when a migration needs it.'),
 ]
 
 

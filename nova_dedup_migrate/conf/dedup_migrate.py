@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""[dedup_migrate]: how live migrations leave out what storage holds."""
+"""[dedup_migrate]: how live migrations leave pages out."""
 
 from oslo_config import cfg
 
@@ -13,12 +13,12 @@ GROUP = cfg.OptGroup(
          'nova-dedup-migrate-agent, and of the command nova-dedup-migrate.')
 
 _STRATEGY_HELP = {
-    'auto': 'whatever is predicted to be the fastest; an ordinary live '
-            'migration where nothing is faster',
+    'auto': 'the strategy that is predicted to be the fastest; an ordinary '
+            'live migration if none saves min_gain of its time',
     'shared_nas': 'pages of disks that source and destination both open, '
                   'known from the I/O of the guest',
-    'page_cache': 'also pages the guest says it caches, where it can be '
-                  'asked; otherwise as shared_nas',
+    'page_cache': 'also pages that the guest lists as its page cache, if '
+                  'it can; otherwise as shared_nas',
     'snapshot': 'disks rebuilt from backups. Not available yet: as '
                 'shared_nas',
     'off': 'ordinary live migrations; guest I/O is not tracked',
@@ -36,16 +36,17 @@ _BASIC = [
         default='auto',
         choices=[(name, _STRATEGY_HELP[name]) for name in facts.STRATEGIES],
         mutable=True,
-        help='What a live migration may leave out because the destination '
-             'can read it. The flavor extra spec and the image property '
-             'dedup_migrate:strategy take precedence, in this order.'),
+        help='Which pages a live migration may leave out because the '
+             'destination can read them. The flavor extra spec and the image '
+             'property dedup_migrate:strategy take precedence, in this '
+             'order.'),
     cfg.BoolOpt(
         'track_io',
         default=True,
         help='Whether QEMU records which bytes of its disks the memory of '
              'a guest holds. It takes 8 bytes for each guest page that saw '
-             'I/O. Without it migrations know nothing that could be left '
-             'out.'),
+             'I/O. Without it only pages that the guest lists as its page '
+             'cache can be left out.'),
     cfg.FloatOpt(
         'min_gain',
         default=0.05,
@@ -56,36 +57,71 @@ _BASIC = [
              'has to be saved for anything else to be chosen by the '
              'strategy auto: 0.05 is five per cent. No strategy is ever '
              'chosen that is predicted to be slower.'),
+    cfg.BoolOpt(
+        'adapt_downtime_limit',
+        default=True,
+        mutable=True,
+        help='Whether the downtime limit of a live migration may be raised '
+             "before Nova's next step. A busy guest writes to the same "
+             'memory again and again; if sending it takes a little longer '
+             'than the limit, QEMU sends it over and over until Nova '
+             'raises the limit, minutes later. With this option the limit '
+             'is raised as soon as rounds show that, by no more than '
+             'max_extra_downtime. It applies to ordinary migrations, too, '
+             'except with the strategy off.'),
+    cfg.IntOpt(
+        'max_extra_downtime',
+        default=50,
+        min=0,
+        max=100000,
+        mutable=True,
+        help='Milliseconds by which the downtime of a live migration may '
+             "exceed that of Nova's own. A migration that leaves pages out "
+             'is not chosen if it is predicted to stop the guest for longer '
+             'than an ordinary one and this together. adapt_downtime_limit '
+             "exceeds Nova's downtime limit of the moment by no more than "
+             'this, and never live_migration_downtime of [libvirt]. A '
+             'larger value ends migrations of busy guests sooner.'),
     cfg.FloatOpt(
         'watch_interval',
         default=0.5,
         min=0.1,
         max=60.0,
-        help='Seconds between two looks at a live migration. At each look '
-             'its figures are kept for the report, and it is decided '
-             'whether to go on as planned.'),
+        help='Seconds between two readings of the progress of a live '
+             'migration. Each is kept for the report and used to decide '
+             'whether the plan still holds.'),
 ]
 
 _AGENT = [
+    cfg.FloatOpt(
+        'survey_max_age',
+        default=60.0,
+        min=0.0,
+        max=86400.0,
+        mutable=True,
+        help='Seconds after which the figures of a guest that the agent has '
+             'taken are too old to plan a live migration with. The agent '
+             'then takes new ones, which delays the migration by a second '
+             'or so. 0 takes new ones for each migration.'),
     cfg.FloatOpt(
         'rpc_timeout',
         default=10.0,
         min=1.0,
         max=120.0,
         mutable=True,
-        help='Seconds to wait until the agent on the destination has '
-             'looked at the disks of the instance. After that the '
-             'migration is an ordinary one. An agent that is not there or '
-             'hangs is found out in 2 seconds whatever this is.'),
+        help='Seconds to wait for the agent on the destination, which '
+             'checks that it can read the disks of the instance. After that '
+             'the migration is an ordinary one. An agent that does not run '
+             'or hangs is detected in 2 seconds, whatever this value.'),
     cfg.FloatOpt(
         'probe_time',
         default=0.5,
         min=0.0,
         max=10.0,
         help='Longest time in seconds for which the agent reads a disk, or '
-             'the source sends to the destination, to find out how fast '
-             'that is. 0 measures nothing: storage and link then count as '
-             'fast as configured, or as an earlier migration has found.'),
+             'the source sends to the destination, to measure the rate. 0 '
+             'measures nothing: storage and link then count with the rate '
+             'that is configured, or that an earlier migration had.'),
     cfg.IntOpt(
         'probe_bytes',
         default=64 * 1024 * 1024,
@@ -105,9 +141,9 @@ _AGENT = [
         min=0.0,
         mutable=True,
         help='Megabytes (10^6 bytes) per second the network between the '
-             'hosts carries, for predictions. It limits nothing. 0 means '
-             'that live_migration_bandwidth of [libvirt] and measurements '
-             'are all there is to go by.'),
+             'hosts carries, for predictions. It limits nothing. With 0 '
+             'only live_migration_bandwidth of [libvirt] and measurements '
+             'count.'),
 ]
 
 _PAGE_CACHE = [
@@ -116,20 +152,20 @@ _PAGE_CACHE = [
         default=['port'],
         item_type=cfg.types.String(choices=['port', 'agent']),
         mutable=True,
-        help='How guests are asked what they cache, in this order. port: a '
-             'virtio-serial port, which instances have whose image has the '
-             'property dedup_migrate:page_cache_port. agent: the command '
-             'guest-exec of qemu-guest-agent, where it runs and allows '
-             'that; it runs a program in guests that did not ask for it. '
-             'Empty: guests are not asked.'),
+        help='How guests are asked for a list of their page cache, in this '
+             'order. port: a virtio-serial port, for instances whose image '
+             'has the property dedup_migrate:page_cache_port. agent: the '
+             'command guest-exec of qemu-guest-agent, if that runs and '
+             'permits it; it runs a program in guests that did not ask for '
+             'it. Empty: guests are not asked.'),
     cfg.FloatOpt(
         'page_cache_time',
         default=5.0,
         min=0.5,
         max=300.0,
         mutable=True,
-        help='Seconds after which a guest that has not said what it caches '
-             'is not waited for any longer. The migration begins then.'),
+        help='Seconds to wait for the list of a guest. Then the migration '
+             'begins without it.'),
     cfg.IntOpt(
         'page_cache_memory',
         default=64,
@@ -144,8 +180,8 @@ _PAGE_CACHE = [
         min=1024,
         max=16 * 1024 * 1024,
         mutable=True,
-        help='Longest list that is taken, in extents. Each takes 16 bytes '
-             'here and 24 bytes in QEMU while it is read.'),
+        help='Longest list that is accepted, in extents. Each takes 16 '
+             'bytes in nova-compute and 24 bytes in QEMU while it is read.'),
     cfg.StrOpt(
         'page_cache_lister',
         default='/usr/sbin/page-cache-lister',
@@ -153,22 +189,35 @@ _PAGE_CACHE = [
         help='Path of the lister in guests, for qemu-guest-agent.'),
 ]
 
-_REPORTS = [
+_OPERATIONS = [
     # Not named state_path: the default would then refer to itself.
     cfg.StrOpt(
-        'reports_path',
-        default='$state_path/dedup_migrate/reports',
-        help='Folder for the reports of live migrations that left this '
-             'host. $state_path is the option of [DEFAULT].'),
+        'operations_path',
+        default='$state_path/dedup_migrate/operations',
+        help='Directory of the live migrations that left this host: what '
+             'recovery needs of those under way, and the reports of all. It '
+             'must outlive a restart of the host. $state_path is the option '
+             'of [DEFAULT].'),
     cfg.IntOpt(
-        'reports_kept',
+        'operations_kept',
         default=1000,
         min=1,
         max=100000,
-        help='Reports kept on this host; then the oldest one is removed.'),
+        help='Live migrations that have ended whose reports are kept on '
+             'this host; then the oldest one is removed.'),
+    cfg.IntOpt(
+        'recovery_timeout',
+        default=1800,
+        min=60,
+        max=86400,
+        mutable=True,
+        help='Seconds for which nova-compute tries to find out where the '
+             'guest of an interrupted live migration is. Then it sets the '
+             'instance to ERROR, with the reason in its fault, and leaves '
+             'its task state, so that the guest is not started twice.'),
 ]
 
-ALL_OPTS = _BASIC + _AGENT + _PAGE_CACHE + _REPORTS
+ALL_OPTS = _BASIC + _AGENT + _PAGE_CACHE + _OPERATIONS
 
 
 def register_opts(conf):

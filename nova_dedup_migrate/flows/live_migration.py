@@ -3,114 +3,123 @@
 
 ::
 
-    OpenReport    the report says: running
-    GatherFacts   both hosts -> facts
-    AskGuest      the guest's page cache -> the source's QEMU, facts
-    MakePlan      facts -> plan
-    Arm           plan -> the source's QEMU
-    Operate       Nova's own live migration, and beside it the Watch:
-                  a look each 0.5 s, a round kept, a new decision,
-                  disarmed where stock has become the better choice; the
-                  guest asked again if it takes long
-    Disarm        a guest that has stayed keeps no order
-    ForgetAnswer  nor what it said of its page cache
-    Collect       the figures of the destination
-    CloseReport   the report says: completed or cancelled
+    Open             the operation is written: preparing
+    CollectFacts     both hosts -> facts
+    ListPageCache    the guest's page cache -> the source's QEMU, facts
+    MakePlan         facts -> plan
+    Arm              plan -> the source's QEMU
+    Operate          Nova's own live migration, and beside it the watch:
+                     figures each 0.5 s, a round kept, a new decision;
+                     disarmed if stock has become the better choice; the
+                     guest's page cache listed again if it takes long
+    CollectIncoming  the figures of the destination
+    Close            a guest that has stayed: the undo log is carried out
 
-Of all tasks only Operate can fail, with what Nova raised; then Arm is
-reverted (the guest is disarmed), AskGuest (what the guest listed is
-forgotten) and OpenReport (the report says: failed).  Every other task
-that meets an error notes it and lets the flow go on: without facts there
-is no plan, without a plan nothing is armed, and what Operate runs is then
-a stock migration.
+All tasks write to the operation.  Of all tasks only Operate can fail, with
+what Nova raised; then Open is reverted, which carries out the undo log.
+Every other task that meets an error turns it into a warning: without facts
+there is no plan, without a plan nothing is armed, and what Operate runs is
+then a stock migration.
+
+The flow is not persisted by taskflow, and not resumed.  After a crash the
+guest is where libvirt has it, not where the flow had come to; so recovery
+(compute/recovery) observes and decides anew, and what it needs from before
+the crash is the operation with its undo log.
 """
 
+from collections.abc import Callable
 import dataclasses
-import typing
 
 from taskflow import engines
 from taskflow.patterns import linear_flow
 
+from nova_dedup_migrate.hypervisor import base as hypervisor
+from nova_dedup_migrate.operations import operation as operations
+from nova_dedup_migrate.pagecache import loader as loading
+from nova_dedup_migrate.planner import facts
+from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.tasks import arm
-from nova_dedup_migrate.tasks import ask
-from nova_dedup_migrate.tasks import collect
-from nova_dedup_migrate.tasks import decide
-from nova_dedup_migrate.tasks import gather
+from nova_dedup_migrate.tasks import collect_facts
+from nova_dedup_migrate.tasks import collect_incoming
+from nova_dedup_migrate.tasks import frame
 from nova_dedup_migrate.tasks import operate
+from nova_dedup_migrate.tasks import page_cache
+from nova_dedup_migrate.tasks import plan
 from nova_dedup_migrate.tasks import refresh
-from nova_dedup_migrate.tasks import report
 from nova_dedup_migrate.tasks import watch
 
 
 @dataclasses.dataclass(frozen=True)
-class Hands:
-    """What the flow needs done, by those who know Nova and the agents.
+class MigrationPorts:
+    """What the flow needs from those who know Nova and the agents.
 
-    :ivar guest: hypervisor.base.Guest at the source
-    :ivar gather: () -> planner.facts.Facts
-    :ivar operate: () -> None, when Nova is done; raises what Nova raises
-    :ivar collect: () -> the destination's figures
-    :ivar keep: (MigrationRecord) -> None, writes its report
-    :ivar asker: pagecache.ask.Asker of the guest, None if it is not to be
-        asked
-    :ivar ask_limit: seconds asking may take
+    :ivar guest: the guest on the source
+    :ivar collect_facts: returns Facts
+    :ivar operate: runs Nova's live migration until its end; raises what
+        Nova raises
+    :ivar collect_incoming: returns the destination's figures
+    :ivar reason_for_stock: why the migration is an ordinary one whatever
+        the facts are, so that none are collected; '' if it need not be
+    :ivar loader: lists the page cache of the guest, None if it is not to be
+        listed
+    :ivar list_limit: seconds that listing may take
     :ivar interval: seconds between two looks of the watch
     """
 
-    guest: typing.Any
-    gather: typing.Callable
-    operate: typing.Callable
-    collect: typing.Callable
-    keep: typing.Callable
-    asker: typing.Any = None
-    ask_limit: float = 5.0
+    guest: hypervisor.Guest
+    collect_facts: Callable[[], facts.Facts]
+    operate: Callable[[], None]
+    collect_incoming: Callable[[], objects.DedupIncomingReply]
+    reason_for_stock: str = ''
+    loader: loading.PageCacheLoader | None = None
+    list_limit: float = 5.0
     interval: float = 0.5
 
 
-def create(record, hands):
-    """Return the flow.
-
-    :param record: tasks.record.MigrationRecord
-    :param hands: Hands
-    """
+def create(operation: operations.Operation,
+           ports: MigrationPorts) -> linear_flow.Flow:
+    """Return the flow."""
     beside = watch.Watch(
-        record, hands.guest, hands.interval,
-        refresh.Refresh(record, hands.asker) if hands.asker else None)
-    return linear_flow.Flow('live-migration-' + record.migration_uuid).add(
-        report.OpenReport(record, hands.keep),
-        gather.GatherFacts(record, hands.gather),
-        ask.AskGuest(record, hands.guest, hands.asker, hands.ask_limit),
-        decide.MakePlan(record),
-        arm.Arm(record, hands.guest),
-        operate.Operate(record, hands.operate, beside),
-        arm.Disarm(record, hands.guest),
-        ask.ForgetAnswer(record, hands.guest),
-        collect.Collect(record, hands.collect),
-        report.CloseReport(record, hands.keep))
+        operation, ports.guest, ports.interval,
+        refresh.Refresh(operation, ports.loader) if ports.loader else None)
+    return linear_flow.Flow(
+        'live-migration-' + operation.migration_uuid).add(
+            frame.Open(operation, ports.guest),
+            collect_facts.CollectFacts(operation, ports.collect_facts,
+                                       ports.reason_for_stock),
+            page_cache.ListPageCache(operation, ports.guest, ports.loader,
+                                     ports.list_limit),
+            plan.MakePlan(operation),
+            arm.Arm(operation, ports.guest),
+            operate.Operate(operation, ports.operate, beside),
+            collect_incoming.CollectIncoming(operation,
+                                             ports.collect_incoming),
+            frame.Close(operation, ports.guest))
 
 
-def run(record, hands):
+def run(operation: operations.Operation, ports: MigrationPorts) -> None:
     """Run the flow in this thread.
 
-    :raises: the very exception of hands.operate, and no other
+    :raises: the very exception of ports.operate, and no other
     """
     failure = None
     try:
-        engines.run(create(record, hands), engine='serial')
+        engines.run(create(operation, ports), engine='serial')
     except Exception as error:
         failure = error
     finally:
-        _close(record, hands.guest)
-    if record.error is not None:
-        raise record.error
+        _close(operation, ports.guest)
+    if operation.error is not None:
+        raise operation.error
     if failure is not None:
-        record.warn('running the flow', failure)
-        if not record.operating:
-            hands.operate()
+        operation.warn('running the flow', failure)
+        if not operation.operating:
+            ports.operate()
 
 
-def _close(record, guest):
+def _close(operation: operations.Operation,
+           guest: hypervisor.Guest) -> None:
     try:
         guest.close()
     except Exception as error:
-        record.warn('ending the subscription to events', error)
+        operation.warn('ending the subscription to events', error)

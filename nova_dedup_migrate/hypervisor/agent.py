@@ -13,8 +13,10 @@ The agent is a program in the guest and may send anything.
 import json
 import secrets
 import time
+import typing
 
 from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.hypervisor.channel import Channel
 
 #: The port libvirt and qemu-guest-agent have agreed upon.
 PORT = 'org.qemu.guest_agent.0'
@@ -23,22 +25,22 @@ MAX_REPLY = 4 << 20
 _SENTINEL = b'\xff'
 
 
-def message(command, arguments=None):
+def message(command: str, arguments: dict | None = None) -> str:
     """Return a command as JSON."""
-    made = {'execute': command}
+    made: dict = {'execute': command}
     if arguments:
         made['arguments'] = arguments
     return json.dumps(made)
 
 
-def decode(reply, command):
+def decode(reply: str | bytes, command: str) -> typing.Any:
     """Return what a reply returns.
 
     :param reply: text or bytes
     :raises AgentError: the agent answered with an error
     :raises MalformedReply:
     """
-    def malformed(expected):
+    def malformed(expected: str) -> errors.MalformedReply:
         return errors.MalformedReply(field=command, value=repr(reply[:80]),
                                      expected=expected)
 
@@ -59,12 +61,13 @@ def decode(reply, command):
                             description=printable(problem.get('desc')))
 
 
-def printable(text):
+def printable(text: object) -> str:
     """Return what the guest says, safe for a terminal."""
     return ''.join(c if c.isprintable() else '?' for c in str(text)[:256])
 
 
-def execute(channel, command, arguments=None, timeout=5.0):
+def execute(channel: Channel, command: str, arguments: dict | None = None,
+            timeout: float = 5.0) -> typing.Any:
     """Run a command over a channel.Channel, return what it returned.
 
     :raises AgentTimeout: no answer within timeout seconds
@@ -84,7 +87,8 @@ def execute(channel, command, arguments=None, timeout=5.0):
         raise errors.AgentUnavailable(reason=str(error)) from error
 
 
-def _synchronize(channel, lines, deadline):
+def _synchronize(channel: Channel, lines: "_Lines",
+                 deadline: float) -> None:
     number = secrets.randbits(31)
     channel.send(_SENTINEL + message('guest-sync-delimited', {
         'id': number}).encode() + b'\n', deadline)
@@ -102,18 +106,18 @@ def _synchronize(channel, lines, deadline):
 class _Lines:
     """What comes, line by line, up to MAX_REPLY at a time."""
 
-    def __init__(self, channel, deadline):
+    def __init__(self, channel: Channel, deadline: float) -> None:
         self._channel = channel
         self._deadline = deadline
         self._data = bytearray()
 
-    def skip_to_sentinel(self):
+    def skip_to_sentinel(self) -> None:
         while (at := self._data.find(_SENTINEL)) < 0:
             self._data.clear()
             self._more()
         del self._data[:at + 1]
 
-    def next(self, command):
+    def next(self, command: str) -> bytes:
         searched = 0
         while (at := self._data.find(b'\n', searched)) < 0:
             searched = len(self._data)
@@ -126,7 +130,7 @@ class _Lines:
         del self._data[:at + 1]
         return line
 
-    def _more(self):
+    def _more(self) -> None:
         if time.monotonic() > self._deadline:
             # Who sends without end never makes receive() wait.
             raise errors.Late(what='an answer')

@@ -7,6 +7,17 @@ each implementation passes the suites in tests/functional/hypervisor.
 """
 
 import abc
+from collections.abc import Iterable
+import typing
+
+from nova_dedup_migrate.hypervisor import statistics
+from nova_dedup_migrate.hypervisor.channel import Channel
+from nova_dedup_migrate.hypervisor.events import EventLog
+from nova_dedup_migrate.hypervisor.progress import Progress
+
+if typing.TYPE_CHECKING:
+    # which needs this module
+    from nova_dedup_migrate.hypervisor import sampling
 
 
 class Guest(abc.ABC):
@@ -16,16 +27,21 @@ class Guest(abc.ABC):
     :ivar events: EventLog of this guest, since its last start
     """
 
-    def close(self):
+    name: str
+    if typing.TYPE_CHECKING:
+        @property
+        def events(self) -> EventLog: ...
+
+    def close(self) -> None:
         """Follow its events no longer; the guest goes on; idempotent."""
         return
 
     @abc.abstractmethod
-    def is_alive(self):
+    def is_alive(self) -> bool:
         """Whether there is something that answers commands."""
 
     @abc.abstractmethod
-    def qmp(self, command, /, **arguments):
+    def qmp(self, command: str, /, **arguments: object) -> typing.Any:
         """Run a QMP command and return what it returned.
 
         Arguments whose name has a hyphen go as ``**{'node-name': 'x'}``.
@@ -37,11 +53,11 @@ class Guest(abc.ABC):
         """
 
     @abc.abstractmethod
-    def run_state(self):
+    def run_state(self) -> str:
         """QEMU's RunState: running, paused, inmigrate, postmigrate ..."""
 
     @abc.abstractmethod
-    def dirty_rate(self, seconds=1):
+    def dirty_rate(self, seconds: float = 1) -> int:
         """Measure how fast the guest writes to memory.
 
         By a sample of the pages (calc-dirty-rate), so it costs a guest
@@ -53,7 +69,7 @@ class Guest(abc.ABC):
         """
 
     @abc.abstractmethod
-    def memory_in_use(self, seconds=1.0):
+    def memory_in_use(self, seconds: float = 1.0) -> 'sampling.InUse':
         """Estimate how much of the guest's RAM is not zero.
 
         Some hundred pages are read, one after the other.
@@ -64,14 +80,14 @@ class Guest(abc.ABC):
         """
 
     @abc.abstractmethod
-    def disk_bytes_written(self):
+    def disk_bytes_written(self) -> int:
         """Return the bytes the guest has written to all its disks.
 
         Counted since this QEMU has started.
         """
 
     @abc.abstractmethod
-    def disks(self):
+    def disks(self) -> dict[str, str]:
         """Map the name of each disk to what arm_dedup calls its device.
 
         The names are those the guest was defined with: the id of a
@@ -79,7 +95,8 @@ class Guest(abc.ABC):
         """
 
     @abc.abstractmethod
-    def agent(self, command, arguments=None, timeout=5.0):
+    def agent(self, command: str, arguments: dict | None = None,
+              timeout: float = 5.0) -> typing.Any:
         """Run a command of qemu-guest-agent, return what it returned.
 
         The agent is a program in the guest: what it returns may be
@@ -94,7 +111,7 @@ class Guest(abc.ABC):
         """
 
     @abc.abstractmethod
-    def channel_state(self, name):
+    def channel_state(self, name: str) -> str:
         """Return the state of the virtio-serial port of that name.
 
         channel.MISSING, CLOSED, or OPEN if a program of the guest has
@@ -102,7 +119,7 @@ class Guest(abc.ABC):
         """
 
     @abc.abstractmethod
-    def open_channel(self, name):
+    def open_channel(self, name: str) -> Channel:
         """Connect to the host's end of a virtio-serial port.
 
         :returns: channel.Channel
@@ -110,7 +127,7 @@ class Guest(abc.ABC):
         """
 
     @abc.abstractmethod
-    def progress(self, dedup=True):
+    def progress(self, dedup: bool = True) -> Progress:
         """Look at the migration that leaves this guest's host.
 
         Unlike Migration.progress it knows neither what was asked for
@@ -121,40 +138,54 @@ class Guest(abc.ABC):
         """
 
     @abc.abstractmethod
-    def is_patched(self):
+    def is_patched(self) -> bool:
         """Whether this QEMU can leave out what storage holds."""
 
     @abc.abstractmethod
-    def track_dedup(self, enable=True):
+    def track_dedup(self, enable: bool = True) -> None:
         """Record which disk bytes each guest page holds, or forget them.
 
         :raises DedupNotSupported: as all methods below named dedup
         """
 
     @abc.abstractmethod
-    def arm_dedup(self, copy='shared', disks=(), steal=True):
+    def arm_dedup(self, copy: str = 'shared', disks: Iterable[dict] = (),
+                  resend: bool = True) -> None:
         """Let the next migration leave out what storage holds.
 
         :param copy: shared or own, where the destination has the disks
         :param disks: exceptions, as DedupDisk of the QMP schema
-        :param steal: send unfetched pages in full when the link idles
+        :param resend: send unfetched pages in full when the link idles
         """
 
     @abc.abstractmethod
-    def disarm_dedup(self):
+    def disarm_dedup(self) -> None:
         """Take arm_dedup back, also while a migration runs."""
 
     @abc.abstractmethod
-    def allow_downtime(self, milliseconds):
+    def allow_downtime(self, milliseconds: int) -> None:
         """Let the migration under way stop the guest for so long."""
 
     @abc.abstractmethod
-    def load_dedup_map(self, fd):
+    def load_dedup_map(self, fd: int) -> None:
         """Add the page-cache map that fd reads; fd stays the caller's.
 
         It is read in the background: see dedup_statistics().hints.
         """
 
     @abc.abstractmethod
-    def dedup_statistics(self):
+    def dedup_statistics(self) -> statistics.DedupStatistics:
         """Return a statistics.DedupStatistics."""
+
+    @abc.abstractmethod
+    def sample_hints(self, pages: int = 512
+                     ) -> tuple[statistics.DiskHints, ...]:
+        """Count the hints of each disk and check some of them.
+
+        Takes half a second or so, in which QEMU takes no other command.
+        Fewer than pages are checked if storage is slow, and none of a
+        guest that is paused or migrated.
+
+        :param pages: how many to check, of all disks, 1 to 4096
+        :returns: tuple of statistics.DiskHints, of disks that have any
+        """

@@ -6,9 +6,11 @@ or never.
 """
 
 import abc
+import os
 import select
 import socket
 import time
+import typing
 
 from nova_dedup_migrate.hypervisor import errors
 
@@ -26,14 +28,16 @@ class Channel(abc.ABC):
     Deadlines are of time.monotonic().
     """
 
-    def __enter__(self):
+    name: str
+
+    def __enter__(self) -> typing.Self:
         return self
 
-    def __exit__(self, *exc_info):
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
     @abc.abstractmethod
-    def send(self, data, deadline):
+    def send(self, data: bytes, deadline: float) -> None:
         """Send all of data.
 
         :raises WaitTimeout: nobody takes it
@@ -41,7 +45,7 @@ class Channel(abc.ABC):
         """
 
     @abc.abstractmethod
-    def receive(self, deadline):
+    def receive(self, deadline: float) -> bytes:
         """Return what has come, at least a byte; b'' at the end.
 
         :raises WaitTimeout: nothing came
@@ -49,7 +53,7 @@ class Channel(abc.ABC):
         """
 
     @abc.abstractmethod
-    def close(self):
+    def close(self) -> None:
         """Close it; idempotent."""
 
 
@@ -61,7 +65,7 @@ class SocketChannel(Channel):
     :raises ChannelUnavailable:
     """
 
-    def __init__(self, name, path):
+    def __init__(self, name: str, path: str | os.PathLike) -> None:
         self.name = name
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -72,7 +76,7 @@ class SocketChannel(Channel):
             self._socket.close()
             raise self._broken(error) from error
 
-    def send(self, data, deadline):
+    def send(self, data: bytes, deadline: float) -> None:
         view = memoryview(data)
         while view:
             self._wait(deadline, select.POLLOUT, 'a reader')
@@ -84,7 +88,7 @@ class SocketChannel(Channel):
             except OSError as error:
                 raise self._broken(error) from error
 
-    def receive(self, deadline):
+    def receive(self, deadline: float) -> bytes:
         while True:
             self._wait(deadline, select.POLLIN, 'data')
             try:
@@ -95,21 +99,21 @@ class SocketChannel(Channel):
             except OSError as error:
                 raise self._broken(error) from error
 
-    def _wait(self, deadline, events, what):
+    def _wait(self, deadline: float, events: int, what: str) -> None:
         poll = select.poll()
         poll.register(self._socket, events)
         left = deadline - time.monotonic()
         if not poll.poll(max(0.0, left) * 1000):
             raise late(self.name, what)
 
-    def _broken(self, error):
+    def _broken(self, error: OSError) -> errors.ChannelUnavailable:
         return errors.ChannelUnavailable(
             channel=self.name, reason=error.strerror or str(error))
 
-    def close(self):
+    def close(self) -> None:
         self._socket.close()
 
 
-def late(name, what):
+def late(name: str, what: str) -> errors.Late:
     """Make the error of a deadline that has passed."""
     return errors.Late(what='%s on channel %s' % (what, name))

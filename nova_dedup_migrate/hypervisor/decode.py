@@ -7,7 +7,9 @@ take the dataclass's default, and a value of the wrong type or range is
 an error that names it.
 """
 
+import collections.abc
 import dataclasses
+import typing
 
 from nova_dedup_migrate import values
 from nova_dedup_migrate.hypervisor import errors
@@ -18,7 +20,7 @@ MAX_TEXT = 1024
 MAX_COUNT = 2 ** 64 - 1
 
 
-def mapping(value, field):
+def mapping(value: object, field: str) -> dict:
     """Return value if it is a JSON object."""
     if not isinstance(value, dict):
         raise errors.MalformedReply(field=field, value=_short(value),
@@ -26,7 +28,7 @@ def mapping(value, field):
     return value
 
 
-def count(value, field):
+def count(value: typing.Any, field: str) -> int:
     """Return value if it is an unsigned 64 bit integer."""
     if not values.is_count(value, MAX_COUNT):
         raise errors.MalformedReply(field=field, value=_short(value),
@@ -34,7 +36,7 @@ def count(value, field):
     return value
 
 
-def number(value, field):
+def number(value: object, field: str) -> float:
     """Return value as a finite float, not negative."""
     result = values.finite(value)
     if result is None:
@@ -43,7 +45,7 @@ def number(value, field):
     return result
 
 
-def flag(value, field):
+def flag(value: object, field: str) -> bool:
     """Return value if it is a JSON boolean."""
     if not isinstance(value, bool):
         raise errors.MalformedReply(field=field, value=_short(value),
@@ -51,7 +53,7 @@ def flag(value, field):
     return value
 
 
-def text(value, field):
+def text(value: object, field: str) -> str:
     """Return value if it is a string, cut and safe for a terminal."""
     if not isinstance(value, str):
         raise errors.MalformedReply(field=field, value=_short(value),
@@ -59,18 +61,20 @@ def text(value, field):
     return ''.join(c if c.isprintable() else '?' for c in value[:MAX_TEXT])
 
 
-_DECODERS = {int: count, float: number, bool: flag, str: text,
-             int | None: count, str | None: text}
+_DECODERS: dict[typing.Any, collections.abc.Callable] = {
+    int: count, float: number, bool: flag, str: text, int | None: count,
+    str | None: text}
 
 
-def dataclass(cls, reply, path, **given):
+def dataclass(cls: type, reply: object, path: str,
+              **given: typing.Any) -> typing.Any:
     """Make a cls of the fields of reply that cls has.
 
     Names differ only in '_' for '-'.  Fields in given are not looked
     up.  path names reply in errors.
     """
     reply = mapping(reply, path)
-    found = dict(given)
+    found: dict[str, typing.Any] = dict(given)
     for field in dataclasses.fields(cls):
         name = field.name.replace('_', '-')
         if field.name not in given and name in reply:
@@ -79,5 +83,5 @@ def dataclass(cls, reply, path, **given):
     return cls(**found)
 
 
-def _short(value):
+def _short(value: object) -> str:
     return repr(value)[:80] if not isinstance(value, str) else value[:80]

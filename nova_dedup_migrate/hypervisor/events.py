@@ -2,6 +2,7 @@
 """Events of a guest: kept, so that none is missed between two calls."""
 
 import collections
+from collections.abc import Callable
 import dataclasses
 import time
 
@@ -27,26 +28,28 @@ class EventLog:
     Only the last size events are kept; a guest can make QEMU emit many.
     """
 
-    def __init__(self, size=10000):
-        self._events = collections.deque(maxlen=size)
+    def __init__(self, size: int = 10000) -> None:
+        self._events: collections.deque[Event] = collections.deque(
+            maxlen=size)
         # add() may be called from a native thread; wait() is not for
         # programs on eventlet.
         self._changed = native.threading().Condition()
         self._next = 0
         self._closed = False
-        self._callbacks = []
+        self._callbacks: list[Callable[[Event], object]] = []
 
-    def mark(self):
+    def mark(self) -> int:
         """Number the next event will have."""
         with self._changed:
             return self._next
 
-    def since(self, mark=0):
+    def since(self, mark: int = 0) -> list[Event]:
         """List the events from mark on."""
         with self._changed:
             return [e for e in self._events if e.number >= mark]
 
-    def subscribe(self, callback):
+    def subscribe(self,
+                  callback: Callable[[Event], object]) -> Callable[[], None]:
         """Call callback(event) for each event from now on.
 
         It runs in the thread that reads the monitor and must not call
@@ -55,13 +58,14 @@ class EventLog:
         with self._changed:
             self._callbacks.append(callback)
 
-        def end():
+        def end() -> None:
             with self._changed:
                 if callback in self._callbacks:
                     self._callbacks.remove(callback)
         return end
 
-    def wait(self, name, since=0, timeout=60.0, match=None):
+    def wait(self, name: str, since: int = 0, timeout: float = 60.0,
+             match: Callable[[dict], object] | None = None) -> Event:
         """Return the first event of that name from mark since on.
 
         :param match: further condition, called with the event's data
@@ -80,7 +84,7 @@ class EventLog:
                                              seconds=timeout)
                 self._changed.wait(left)
 
-    def add(self, name, data):
+    def add(self, name: str, data: dict) -> None:
         """Record an event; for the implementations."""
         with self._changed:
             event = Event(self._next, name, data, time.time())
@@ -91,7 +95,7 @@ class EventLog:
         for callback in callbacks:
             callback(event)
 
-    def close(self):
+    def close(self) -> None:
         """No event will follow; wake up who waits."""
         with self._changed:
             self._closed = True

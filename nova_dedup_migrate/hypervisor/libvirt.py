@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """A guest that libvirt runs, and Nova starts and migrates."""
 
+from collections.abc import Callable
 import threading
+import typing
 import uuid as uuids
 
 import libvirt
 
 from nova_dedup_migrate.hypervisor import errors
-from nova_dedup_migrate.hypervisor import events
 from nova_dedup_migrate.hypervisor import libvirt_channel
 from nova_dedup_migrate.hypervisor import libvirt_host
 from nova_dedup_migrate.hypervisor import libvirt_monitor
 from nova_dedup_migrate.hypervisor import libvirt_xml
 from nova_dedup_migrate.hypervisor import qmp_guest
+from nova_dedup_migrate.hypervisor.events import EventLog
 
 LibvirtHost = libvirt_host.LibvirtHost
 
@@ -25,18 +27,21 @@ class LibvirtGuest(qmp_guest.QmpGuest):
     :param name: for people
     """
 
-    def __init__(self, host, uuid, name=None):
+    def __init__(self, host: libvirt_host.LibvirtHost, uuid: str,
+                 name: str | None = None) -> None:
         self.host = host
         self.uuid = str(uuids.UUID(uuid))
         self.name = name or self.uuid
-        self._given = None
+        self._given: typing.Any = None
         self._owns_host = False
-        self._log = None
-        self._end = None
+        self._log: EventLog | None = None
+        self._end: Callable[[], None] | None = None
         self._lock = threading.Lock()
 
     @classmethod
-    def from_domain(cls, domain, host=None):
+    def from_domain(cls, domain: libvirt.virDomain,
+                    host: libvirt_host.LibvirtHost | None = None
+                    ) -> typing.Self:
         """Make one of a libvirt.virDomain.
 
         :param host: LibvirtHost, default one over the domain's
@@ -51,28 +56,29 @@ class LibvirtGuest(qmp_guest.QmpGuest):
     # Events
 
     @property
-    def events(self):
+    def events(self) -> EventLog:
         return self._follow()
 
-    def _follow(self):
+    def _follow(self) -> EventLog:
         """Return the log of events, which is kept from the first call on."""
         with self._lock:
             if self._log is None:
-                log = events.EventLog()
+                log = EventLog()
                 self._log, self._end = log, self._record(log)
             return self._log
 
-    def _record(self, log):
-        def callback(uuid, event, data):
+    def _record(self, log: EventLog) -> Callable[[], None]:
+        def callback(uuid: str, event: str | None,
+                     data: dict | None) -> None:
             if uuid != self.uuid:
                 return
             if event is None:
                 log.close()
             else:
-                log.add(event, data)
+                log.add(event, data or {})
         return self.host.subscribe(callback)
 
-    def close(self):
+    def close(self) -> None:
         with self._lock:
             end, self._end, self._log = self._end, None, None
         if end is not None:
@@ -82,7 +88,7 @@ class LibvirtGuest(qmp_guest.QmpGuest):
 
     # Life
 
-    def domain(self):
+    def domain(self) -> libvirt.virDomain:
         """Return the libvirt.virDomain.
 
         :raises GuestNotRunning:
@@ -91,7 +97,7 @@ class LibvirtGuest(qmp_guest.QmpGuest):
             return self._given
         return self.host.domain(self.uuid, self.name)
 
-    def is_alive(self):
+    def is_alive(self) -> bool:
         try:
             with libvirt_monitor.converting(self.name, 'look at'):
                 return bool(self.domain().isActive())
@@ -100,20 +106,23 @@ class LibvirtGuest(qmp_guest.QmpGuest):
 
     # Monitor
 
-    def execute(self, command, arguments, timeout=None):
+    def execute(self, command: str, arguments: dict,
+                timeout: float | None = None) -> typing.Any:
         return libvirt_monitor.execute(self.domain(), self.name, command,
                                        arguments,
                                        timeout or self.qmp_timeout)
 
-    def execute_series(self, what, function, timeout):
+    def execute_series(self, what: str, function: Callable,
+                       timeout: float) -> typing.Any:
         return libvirt_monitor.series(self.domain(), self.name, what,
                                       function, timeout)
 
-    def execute_with_fd(self, fd, command, arguments):
+    def execute_with_fd(self, fd: int, command: str,
+                        arguments: dict) -> typing.Any:
         return libvirt_monitor.execute(self.domain(), self.name, command,
                                        arguments, self.qmp_timeout, fd)
 
-    def run_state(self):
+    def run_state(self) -> str:
         try:
             return super().run_state()
         except errors.InvalidMigrationState:
@@ -123,26 +132,27 @@ class LibvirtGuest(qmp_guest.QmpGuest):
             return ('running' if state == libvirt.VIR_DOMAIN_RUNNING
                     else 'inmigrate')
 
-    def disks(self):
+    def disks(self) -> dict[str, str]:
         with libvirt_monitor.converting(self.name, 'read the XML'):
             return libvirt_xml.disks(self.domain().XMLDesc())
 
     # Guest
 
-    def agent(self, command, arguments=None, timeout=5.0):
+    def agent(self, command: str, arguments: dict | None = None,
+              timeout: float = 5.0) -> typing.Any:
         return libvirt_channel.execute(self.domain(), command, arguments,
                                        timeout)
 
-    def channel_state(self, name):
+    def channel_state(self, name: str) -> str:
         with libvirt_monitor.converting(self.name, 'read the XML'):
             return libvirt_channel.state(self.domain().XMLDesc(), name)
 
-    def open_channel(self, name):
+    def open_channel(self, name: str) -> libvirt_channel.LibvirtChannel:
         return libvirt_channel.LibvirtChannel(self.domain(), name)
 
     # Migration
 
-    def allow_downtime(self, milliseconds):
+    def allow_downtime(self, milliseconds: int) -> None:
         # behind its back libvirt would put its own value back
         with libvirt_monitor.converting(self.name, 'allow a downtime'):
             self.domain().migrateSetMaxDowntime(milliseconds)

@@ -7,6 +7,7 @@ socket belongs to QEMU and is not for other users of the host.
 
 import math
 import time
+import typing
 from xml.etree import ElementTree
 
 import libvirt
@@ -26,7 +27,7 @@ _NO_AGENT = (libvirt.VIR_ERR_AGENT_UNRESPONSIVE,
 _SLACK_S = 0.5
 
 
-def state(xml, name):
+def state(xml: str, name: str) -> str:
     """Return the state of a port, see hypervisor.channel.
 
     :param xml: of a domain that runs
@@ -39,13 +40,14 @@ def state(xml, name):
     return channel.MISSING
 
 
-def execute(domain, command, arguments, timeout):
+def execute(domain: libvirt.virDomain, command: str,
+            arguments: dict | None, timeout: float) -> typing.Any:
     """Run a command of the agent; see base.Guest.agent."""
     text = agent.message(command, arguments)
     # Whole seconds; and libvirt takes the time for a sync beforehand, too.
     seconds = max(1, math.ceil(timeout / 2))
 
-    def run():
+    def run() -> str:
         return libvirt_qemu.qemuAgentCommand(native.raw(domain), text,
                                              seconds, 0)
 
@@ -71,13 +73,13 @@ class LibvirtChannel(channel.Channel):
     :raises ChannelUnavailable:
     """
 
-    def __init__(self, domain, name):
+    def __init__(self, domain: libvirt.virDomain, name: str) -> None:
         self.name = name
         # shared with the event loop's thread
         threading = native.threading()
         self._lock = threading.Lock()
         self._ready = threading.Event()
-        self._stream = None
+        self._stream: libvirt.virStream | None = None
         try:
             stream = domain.connect().newStream(libvirt.VIR_STREAM_NONBLOCK)
             domain.openChannel(name, stream, 0)
@@ -86,14 +88,15 @@ class LibvirtChannel(channel.Channel):
             raise self._broken(error) from error
         self._stream = stream
 
-    def _on_event(self, stream, events, opaque):
+    def _on_event(self, stream: libvirt.virStream, events: int,
+                  opaque: object) -> None:
         """Wake who waits; it would be called again at once otherwise."""
         with self._lock:
             if self._stream is not None:
                 stream.eventUpdateCallback(0)
         self._ready.set()
 
-    def send(self, data, deadline):
+    def send(self, data: bytes, deadline: float) -> None:
         while data:
             sent = self._call('send', data)
             if sent == _WOULD_BLOCK:
@@ -102,18 +105,18 @@ class LibvirtChannel(channel.Channel):
             else:
                 data = data[sent:]
 
-    def receive(self, deadline):
+    def receive(self, deadline: float) -> bytes:
         while (data := self._call('recv', channel.CHUNK)) == _WOULD_BLOCK:
             self._wait(deadline, libvirt.VIR_STREAM_EVENT_READABLE, 'data')
         return data
 
-    def _call(self, name, argument):
+    def _call(self, name: str, argument: object) -> typing.Any:
         try:
             return getattr(self._stream, name)(argument)
         except libvirt.libvirtError as error:
             raise self._broken(error) from error
 
-    def _wait(self, deadline, event, what):
+    def _wait(self, deadline: float, event: int, what: str) -> None:
         self._ready.clear()
         self._call('eventUpdateCallback',
                    event | libvirt.VIR_STREAM_EVENT_ERROR
@@ -122,12 +125,13 @@ class LibvirtChannel(channel.Channel):
                            max(0.0, deadline - time.monotonic())):
             raise channel.late(self.name, what)
 
-    def _broken(self, error):
+    def _broken(self, error: libvirt.libvirtError
+                ) -> errors.ChannelUnavailable:
         return errors.ChannelUnavailable(
             channel=self.name,
             reason=error.get_error_message() or str(error))
 
-    def close(self):
+    def close(self) -> None:
         with self._lock:
             stream, self._stream = self._stream, None
         if stream is None:

@@ -5,11 +5,14 @@ call() is the only place that talks to the monitor, for programs that
 have to run such a call in some special way.
 """
 
+from collections.abc import Callable
+from collections.abc import Iterator
 import concurrent.futures
 import contextlib
 import json
 import os
 import threading
+import typing
 
 import libvirt
 import libvirt_qemu
@@ -17,6 +20,7 @@ import libvirt_qemu
 from nova_dedup_migrate import native
 from nova_dedup_migrate.hypervisor import errors
 
+_Result = typing.TypeVar('_Result')
 #: Longest reply that is decoded, in characters.
 MAX_REPLY = 4 << 20
 #: Codes of a libvirt that is not there, or not any more.
@@ -28,9 +32,17 @@ _ARRIVING = (
     (libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_POSTCOPY),
     (libvirt.VIR_DOMAIN_RUNNING,
      libvirt.VIR_DOMAIN_RUNNING_POSTCOPY_FAILED))
+#: States of the source of a migration that has switched to post-copy.
+#: A destination whose guest was paused has them, too.
+_HANDED_OVER = (
+    (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY),
+    (libvirt.VIR_DOMAIN_PAUSED,
+     libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED))
+_STATES = ('NOSTATE', 'RUNNING', 'BLOCKED', 'PAUSED', 'SHUTDOWN', 'SHUTOFF',
+           'CRASHED', 'PMSUSPENDED')
 
 
-def call(domain, text, fd=None):
+def call(domain: libvirt.virDomain, text: str, fd: int | None = None) -> str:
     """Send a QMP command, return the text of the reply.
 
     It lasts as long as QEMU takes to answer.
@@ -50,7 +62,9 @@ def call(domain, text, fd=None):
     return reply
 
 
-def execute(domain, name, command, arguments, timeout, fd=None):
+def execute(domain: libvirt.virDomain, name: str, command: str,
+            arguments: dict | None, timeout: float,
+            fd: int | None = None) -> typing.Any:
     """Run a QMP command, return what it returned; see Guest.qmp.
 
     :param name: of the guest, for error messages
@@ -63,7 +77,8 @@ def execute(domain, name, command, arguments, timeout, fd=None):
                    command)
 
 
-def series(domain, name, what, function, timeout):
+def series(domain: libvirt.virDomain, name: str, what: str,
+           function: Callable[..., _Result], timeout: float) -> _Result:
     """Return what function(execute) returns; for many commands in a row.
 
     execute(command, arguments) is as the function above, but takes a
@@ -73,23 +88,24 @@ def series(domain, name, what, function, timeout):
     :param what: for error messages
     :param timeout: seconds for all of it
     """
-    def execute_one(command, arguments):
+    def execute_one(command: str, arguments: dict | None) -> typing.Any:
         return _decode(call(native.raw(domain),
                             _encode(command, arguments)), command)
 
     return _run(domain, name, what, timeout, lambda: function(execute_one))
 
 
-def _encode(command, arguments):
-    message = {'execute': command}
+def _encode(command: str, arguments: dict | None) -> str:
+    message: dict = {'execute': command}
     if arguments:
         message['arguments'] = arguments
     return json.dumps(message)
 
 
-def _run(domain, name, command, timeout, function):
+def _run(domain: libvirt.virDomain, name: str, command: str, timeout: float,
+         function: Callable[[], _Result]) -> _Result:
     """Return what function returns, unless the guest cannot be asked."""
-    def run():
+    def run() -> _Result:
         if is_incoming(native.raw(domain)):
             # libvirt would make us wait for half a minute to say no
             raise errors.InvalidMigrationState(
@@ -103,7 +119,7 @@ def _run(domain, name, command, timeout, function):
         raise _monitor_error(error, domain, name, command) from error
 
 
-def is_incoming(domain):
+def is_incoming(domain: libvirt.virDomain) -> bool:
     """Whether the domain is the destination of a migration that goes on.
 
     libvirt does not say so directly; but it has statistics of a
@@ -111,8 +127,11 @@ def is_incoming(domain):
 
     :raises libvirt.libvirtError:
     """
-    if tuple(domain.state()) not in _ARRIVING:
-        return False
+    return (tuple(domain.state()) in _ARRIVING
+            and _has_incoming_job(domain))
+
+
+def _has_incoming_job(domain: libvirt.virDomain) -> bool:
     try:
         domain.jobStats()
     except libvirt.libvirtError as error:
@@ -122,18 +141,64 @@ def is_incoming(domain):
     return False
 
 
-def guest_state(domain):
-    """Return what a domain does on its host.
+def guest_state(domain: libvirt.virDomain) -> str:
+    """Return where the guest of a domain is, as its host sees it.
 
-    :returns: here, to stay, running or paused; arriving; none
+    ====================================  ==============  =============
+    state (reason)                        incoming job    result
+    ====================================  ==============  =============
+    shut off, or no process               any             none
+    running (any)                         any             here
+    paused (post-copy, post-copy failed)  yes             here
+    paused (post-copy, post-copy failed)  no: the source  none
+    any other                             yes             arriving
+    any other                             no              here
+    ====================================  ==============  =============
+
+    libvirt sets "running" at the destination when QEMU has resumed the
+    guest there, and the two of post-copy when the source has handed the
+    guest over: it cannot continue there.
+
+    :param domain: libvirt.virDomain
+    :returns: one of rpc.objects.GUEST_STATES
     :raises libvirt.libvirtError:
     """
     if not domain.isActive():
         return 'none'
-    return 'arriving' if is_incoming(domain) else 'here'
+    state, reason = domain.state()[:2]
+    if state == libvirt.VIR_DOMAIN_SHUTOFF:
+        # since the line before
+        return 'none'
+    if state == libvirt.VIR_DOMAIN_RUNNING:
+        return 'here'
+    incoming = _has_incoming_job(domain)
+    if (state, reason) in _HANDED_OVER:
+        return 'here' if incoming else 'none'
+    return 'arriving' if incoming else 'here'
 
 
-def within(timeout, command, function):
+def state_in_words(domain: libvirt.virDomain) -> str:
+    """Return libvirt's state and reason, as "paused (postcopy failed)".
+
+    :raises libvirt.libvirtError:
+    """
+    state, reason = domain.state()[:2]
+    name = next((name for name in _STATES
+                 if getattr(libvirt, 'VIR_DOMAIN_' + name) == state), None)
+    if name is None:
+        return 'state %d (%d)' % (state, reason)
+    prefix = 'VIR_DOMAIN_%s_' % name
+    # In reverse, SHUTDOWN_USER and _UNKNOWN precede the flags of
+    # shutdownFlags(), which begin in the same way.
+    words = next((each.removeprefix(prefix)
+                  for each in sorted(vars(libvirt), reverse=True)
+                  if each.startswith(prefix)
+                  and getattr(libvirt, each) == reason), str(reason))
+    return '%s (%s)' % (name.lower(), words.lower().replace('_', ' '))
+
+
+def within(timeout: float, command: str,
+           function: Callable[[], _Result]) -> _Result:
     """Run function in a thread, which is given up if it takes too long.
 
     :param function: is run by native.call()
@@ -145,7 +210,7 @@ def within(timeout, command, function):
     """
     outcome = concurrent.futures.Future()
 
-    def run():
+    def run() -> None:
         try:
             outcome.set_result(native.call(function))
         except BaseException as error:
@@ -158,8 +223,8 @@ def within(timeout, command, function):
         raise errors.QmpTimeout(command=command, seconds=timeout) from error
 
 
-def _decode(reply, command):
-    def malformed(expected):
+def _decode(reply: str, command: str) -> typing.Any:
+    def malformed(expected: str) -> errors.MalformedReply:
         return errors.MalformedReply(field=command, value=reply[:80],
                                      expected=expected)
 
@@ -183,7 +248,8 @@ def _decode(reply, command):
         description=str(problem.get('desc'))[:1024])
 
 
-def _monitor_error(error, domain, name, command):
+def _monitor_error(error: libvirt.libvirtError, domain: libvirt.virDomain,
+                   name: str, command: str) -> errors.HypervisorError:
     code = error.get_error_code()
     if not is_unavailable(error) and not _is_active(domain):
         if code in (libvirt.VIR_ERR_NO_DOMAIN,
@@ -193,20 +259,21 @@ def _monitor_error(error, domain, name, command):
     return convert(error, name, command)
 
 
-def is_unavailable(error):
+def is_unavailable(error: libvirt.libvirtError) -> bool:
     """Whether a libvirtError says that libvirtd is not there any more."""
     return (error.get_error_code() in _UNAVAILABLE
             or error.get_error_domain() == libvirt.VIR_FROM_RPC)
 
 
-def _is_active(domain):
+def _is_active(domain: libvirt.virDomain) -> bool:
     try:
         return bool(domain.isActive())
     except libvirt.libvirtError:
         return False
 
 
-def convert(error, name, action):
+def convert(error: libvirt.libvirtError, name: str,
+            action: str) -> errors.HypervisorError:
     """Make one of our errors of a libvirtError.
 
     :param name: of the guest
@@ -225,7 +292,7 @@ def convert(error, name, action):
 
 
 @contextlib.contextmanager
-def converting(name, action):
+def converting(name: str | os.PathLike, action: str) -> Iterator[None]:
     """Turn the errors of libvirt calls into ours."""
     try:
         yield

@@ -3,6 +3,7 @@
 
 import dataclasses
 
+from nova_dedup_migrate.hypervisor import base
 from nova_dedup_migrate.hypervisor import decode
 
 GIB = 1 << 30
@@ -17,7 +18,7 @@ class RamRange:
     size: int
 
 
-def boot_ranges(machine, size):
+def boot_ranges(machine: str, size: int) -> tuple[RamRange, ...]:
     """RAM of a PC without memory devices.
 
     RAM that does not fit below the PCI hole goes on at 4 GiB.  Source:
@@ -36,7 +37,7 @@ def boot_ranges(machine, size):
     return tuple(ranges)
 
 
-def ranges(guest):
+def ranges(guest: base.Guest) -> tuple[RamRange, ...]:
     """Find the RAM of a guest, plugged memory devices included."""
     machine = decode.text(
         guest.qmp('qom-get', path='/machine', property='type'), 'type')

@@ -2,6 +2,7 @@
 """Processes that do not outlive the program that started them."""
 
 import atexit
+from collections.abc import Sequence
 import os
 import pathlib
 import shutil
@@ -11,7 +12,7 @@ import weakref
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import qmp
 
-_running = weakref.WeakSet()
+_running: 'weakref.WeakSet[Process]' = weakref.WeakSet()
 
 
 class Process:
@@ -24,7 +25,10 @@ class Process:
     :param pass_fds: descriptors it inherits under the same numbers
     """
 
-    def __init__(self, argv, log, directory, env=None, pass_fds=()):
+    def __init__(self, argv: Sequence[str | os.PathLike],
+                 log: str | os.PathLike, directory: str | os.PathLike,
+                 env: dict[str, str] | None = None,
+                 pass_fds: Sequence[int] = ()) -> None:
         self._log = pathlib.Path(log)
         # The kernel kills the child when the *thread* that made it ends,
         # so it is made by a thread that lasts as long as the program.
@@ -39,14 +43,14 @@ class Process:
         (pathlib.Path(directory) / 'pid').write_text('%d\n' % self.pid)
 
     @property
-    def pid(self):
+    def pid(self) -> int:
         return self._popen.pid
 
-    def status(self):
+    def status(self) -> int | None:
         """Exit status (negative: the signal), None while it runs."""
         return self._popen.poll()
 
-    def wait(self, timeout):
+    def wait(self, timeout: float) -> bool:
         """Wait for its end, return whether it ended."""
         try:
             self._popen.wait(timeout)
@@ -54,14 +58,14 @@ class Process:
             return False
         return True
 
-    def kill(self):
+    def kill(self) -> None:
         """Kill and reap it; idempotent."""
         if self._popen.poll() is None:
             self._popen.kill()
         self._popen.wait()
         _running.discard(self)
 
-    def last_lines(self, lines=5, limit=4096):
+    def last_lines(self, lines: int = 5, limit: int = 4096) -> str:
         """Return the end of its log as one line."""
         try:
             with self._log.open('rb') as log:
@@ -72,7 +76,7 @@ class Process:
         return '; '.join(tail.strip().splitlines()[-lines:])
 
 
-def _setpriv():
+def _setpriv() -> str:
     path = shutil.which('setpriv')
     if path is None:
         raise errors.BinaryNotFound(binary='setpriv')
@@ -80,6 +84,6 @@ def _setpriv():
 
 
 @atexit.register
-def _kill_all():
+def _kill_all() -> None:
     for process in list(_running):
         process.kill()

@@ -64,12 +64,14 @@ class Progress:
     error: str | None = None
 
     @property
-    def finished(self):
+    def finished(self) -> bool:
         """Whether the status will not change any more."""
         return self.status in FINAL
 
     @classmethod
-    def from_qmp(cls, migrate, dedup=None):
+    def from_qmp(cls, migrate: object,
+                 dedup: statistics.DedupStatistics | None = None
+                 ) -> 'Progress':
         """Decode query-migrate.
 
         :param migrate: the reply
@@ -78,10 +80,10 @@ class Progress:
         reply = decode.mapping(migrate, 'query-migrate')
         ram = decode.mapping(reply.get('ram', {}), 'ram')
 
-        def from_ram(name):
+        def from_ram(name: str) -> int:
             return decode.count(ram.get(name, 0), 'ram.' + name)
 
-        def optional(name):
+        def optional(name: str) -> int | None:
             return (decode.count(reply[name], name)
                     if name in reply else None)
 
@@ -106,7 +108,8 @@ class Progress:
                    if 'error-desc' in reply else None))
 
 
-def _paths(normal, zero, dedup):
+def _paths(normal: int, zero: int,
+           dedup: statistics.DedupStatistics | None) -> PagePaths:
     storage = (dedup.source.storage_pages
                if dedup is not None and dedup.source is not None else 0)
     return PagePaths(peer=normal, zero=zero, storage=storage)
@@ -121,11 +124,12 @@ class Eta:
     writes faster than memory is moved there is no answer.
     """
 
-    def __init__(self, window_s=5.0):
+    def __init__(self, window_s: float = 5.0) -> None:
         self._window = window_s
-        self._samples = collections.deque()
+        self._samples: collections.deque[tuple[float, int]] = (
+            collections.deque())
 
-    def update(self, now, remaining):
+    def update(self, now: float, remaining: int) -> float | None:
         """Add a sample, return seconds to go or None.
 
         :param now: monotonic clock in seconds

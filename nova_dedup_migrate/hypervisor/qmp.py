@@ -6,9 +6,14 @@ ordinary threads.  The thread lives as long as the program.
 """
 
 import asyncio
+from collections.abc import Awaitable
+from collections.abc import Callable
+from collections.abc import Mapping
 import concurrent.futures
 import functools
+import socket
 import threading
+import typing
 
 from qemu.qmp import ConnectError
 from qemu.qmp import ExecInterruptedError
@@ -19,10 +24,13 @@ from qemu.qmp import Runstate
 from qemu.qmp import StateError
 
 from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.hypervisor.events import EventLog
+
+_Result = typing.TypeVar('_Result')
 
 
 @functools.cache
-def background_loop():
+def background_loop() -> asyncio.AbstractEventLoop:
     """Return the event loop; start its thread at the first call."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name='qmp',
@@ -30,9 +38,9 @@ def background_loop():
     return loop
 
 
-def call(function, *args):
+def call(function: Callable[..., _Result], *args: typing.Any) -> _Result:
     """Run a plain function in the background thread, return its result."""
-    async def run():
+    async def run() -> _Result:
         return function(*args)
     return asyncio.run_coroutine_threadsafe(
         run(), background_loop()).result()
@@ -45,14 +53,15 @@ class QmpConnection:
     :param events: EventLog that gets every event of the connection
     """
 
-    def __init__(self, name, events):
+    def __init__(self, name: str, events: EventLog) -> None:
         self._name = name
         self._events = events
-        self._client = None
-        self._reader = None
+        # Both are there from connect() on.
+        self._client: typing.Any = None
+        self._reader: typing.Any = None
         self._fd_lock = threading.Lock()
 
-    def connect(self, sock, timeout=30.0):
+    def connect(self, sock: socket.socket, timeout: float = 30.0) -> None:
         """Negotiate over sock, a connected unix socket we then own.
 
         :raises QmpDisconnected: QEMU closed its end
@@ -60,14 +69,14 @@ class QmpConnection:
         """
         self._run(self._connect(sock), 'qmp_capabilities', timeout)
 
-    async def _connect(self, sock):
+    async def _connect(self, sock: socket.socket) -> None:
         self._client = QMPClient(self._name)
         # A QEMU that ends is nothing to report, it is how guests end.
         self._client.logger.setLevel('CRITICAL')
         self._reader = asyncio.ensure_future(self._read_events())
         await self._client.connect(sock)
 
-    async def _read_events(self):
+    async def _read_events(self) -> None:
         """Move events into the log until the connection is gone."""
         client = self._client
         next_event = asyncio.ensure_future(client.events.get())
@@ -89,12 +98,13 @@ class QmpConnection:
             self._record(event)
         self._events.close()
 
-    def _record(self, event):
+    def _record(self, event: Mapping[str, object]) -> None:
         name, data = event.get('event'), event.get('data', {})
         if isinstance(name, str) and isinstance(data, dict):
             self._events.add(name, data)
 
-    def execute(self, command, arguments=None, timeout=60.0, oob=False):
+    def execute(self, command: str, arguments: dict | None = None,
+                timeout: float = 60.0, oob: bool = False) -> typing.Any:
         """Run a command; see Guest.qmp for the errors.
 
         :param oob: out of band, for a QEMU whose main loop may hang
@@ -103,22 +113,23 @@ class QmpConnection:
             self._client.execute(command, arguments or None, oob=oob),
             command, timeout)
 
-    def execute_with_fd(self, fd, command, arguments, timeout=60.0):
+    def execute_with_fd(self, fd: int, command: str, arguments: dict,
+                        timeout: float = 60.0) -> typing.Any:
         """Run a command that takes a file descriptor."""
-        async def run():
+        async def run() -> typing.Any:
             self._client.send_fd_scm(fd)
             return await self._client.execute(command, arguments)
         # QEMU keeps only the last descriptor it was sent.
         with self._fd_lock:
             return self._run(run(), command, timeout)
 
-    def close(self):
+    def close(self) -> None:
         """Close the connection; idempotent."""
         client, self._client = self._client, None
         if client is not None:
             self._run(self._close(client), 'close', 10.0)
 
-    async def _close(self, client):
+    async def _close(self, client: QMPClient) -> None:
         try:
             await client.disconnect()
         except (QMPError, EOFError, OSError):
@@ -126,8 +137,9 @@ class QmpConnection:
             pass
         await self._reader
 
-    def _run(self, coroutine, command, timeout):
-        async def run():
+    def _run(self, coroutine: Awaitable, command: str,
+             timeout: float) -> typing.Any:
+        async def run() -> typing.Any:
             return await asyncio.wait_for(coroutine, timeout)
 
         future = asyncio.run_coroutine_threadsafe(run(), background_loop())

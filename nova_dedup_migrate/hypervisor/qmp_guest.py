@@ -2,7 +2,10 @@
 """What needs nothing but QMP, however the commands get to QEMU."""
 
 import abc
+from collections.abc import Callable
+from collections.abc import Iterable
 import time
+import typing
 
 from nova_dedup_migrate.hypervisor import base
 from nova_dedup_migrate.hypervisor import decode
@@ -15,6 +18,8 @@ from nova_dedup_migrate.hypervisor import statistics
 _MIB = 1 << 20
 #: Pages to compare for a dirty rate: the error is a percent or two.
 _SAMPLES = 8192
+#: Disks that hints can be about (DEDUP_MAX_SLOTS).
+_MAX_DISKS = 127
 #: What QEMU allows (dirtyrate.h).
 _SAMPLES_PER_GIB = (128, 16384)
 
@@ -28,24 +33,26 @@ class QmpGuest(base.Guest):
     qmp_timeout = 60.0
 
     @abc.abstractmethod
-    def execute(self, command, arguments, timeout=None):
+    def execute(self, command: str, arguments: dict,
+                timeout: float | None = None) -> typing.Any:
         """Run a QMP command; see Guest.qmp.
 
         :param timeout: seconds, default qmp_timeout
         """
 
     @abc.abstractmethod
-    def execute_with_fd(self, fd, command, arguments):
+    def execute_with_fd(self, fd: int, command: str,
+                        arguments: dict) -> typing.Any:
         """Run a QMP command that takes a file descriptor."""
 
-    def qmp(self, command, /, **arguments):
+    def qmp(self, command: str, /, **arguments: object) -> typing.Any:
         return self.execute(command, arguments)
 
-    def run_state(self):
+    def run_state(self) -> str:
         reply = decode.mapping(self.qmp('query-status'), 'query-status')
         return decode.text(reply.get('status'), 'status')
 
-    def dirty_rate(self, seconds=1):
+    def dirty_rate(self, seconds: float = 1) -> int:
         size = sum(part.size for part in memory.ranges(self))
         low, high = _SAMPLES_PER_GIB
         self.qmp('calc-dirty-rate', **{
@@ -64,7 +71,8 @@ class QmpGuest(base.Guest):
                 raise errors.WaitTimeout(what='measuring the dirty rate',
                                          seconds=seconds)
 
-    def execute_series(self, what, function, timeout):
+    def execute_series(self, what: str, function: Callable[..., typing.Any],
+                       timeout: float) -> typing.Any:
         """Return function(execute), which runs many commands in a row.
 
         :param what: for error messages
@@ -73,15 +81,15 @@ class QmpGuest(base.Guest):
         """
         return function(self.execute)
 
-    def memory_in_use(self, seconds=1.0):
-        def sample(execute):
+    def memory_in_use(self, seconds: float = 1.0) -> sampling.InUse:
+        def sample(execute: Callable[..., typing.Any]) -> sampling.InUse:
             return sampling.in_use(
                 lambda line: execute('human-monitor-command',
                                      {'command-line': line}), seconds)
         return self.execute_series('sampling memory', sample,
                                    4 * seconds + self.qmp_timeout)
 
-    def disk_bytes_written(self):
+    def disk_bytes_written(self) -> int:
         reply = self.qmp('query-blockstats')
         if not isinstance(reply, list):
             raise errors.MalformedReply(field='query-blockstats',
@@ -94,7 +102,7 @@ class QmpGuest(base.Guest):
                 decode.mapping(found, 'stats').get('wr_bytes'), 'wr_bytes')
         return written
 
-    def progress(self, dedup=True):
+    def progress(self, dedup: bool = True) -> progress.Progress:
         reply = self.qmp('query-migrate')
         known = None
         if dedup:
@@ -107,34 +115,35 @@ class QmpGuest(base.Guest):
 
     # Dedup
 
-    def _dedup(self, command, **arguments):
+    def _dedup(self, command: str, **arguments: object) -> typing.Any:
         try:
             return self.qmp(command, **arguments)
         except errors.CommandNotFound as error:
             raise errors.DedupNotSupported(name=self.name) from error
 
-    def is_patched(self):
+    def is_patched(self) -> bool:
         try:
             self.dedup_statistics()
         except errors.DedupNotSupported:
             return False
         return True
 
-    def track_dedup(self, enable=True):
+    def track_dedup(self, enable: bool = True) -> None:
         self._dedup('x-dedup-track', enable=enable)
 
-    def arm_dedup(self, copy='shared', disks=(), steal=True):
+    def arm_dedup(self, copy: str = 'shared', disks: Iterable[dict] = (),
+                  resend: bool = True) -> None:
         arguments = {'disks': list(disks)} if disks else {}
-        self._dedup('x-dedup-arm', copy=copy, steal=steal, **arguments)
+        self._dedup('x-dedup-arm', copy=copy, resend=resend, **arguments)
 
-    def disarm_dedup(self):
+    def disarm_dedup(self) -> None:
         self._dedup('x-dedup-disarm')
 
-    def allow_downtime(self, milliseconds):
+    def allow_downtime(self, milliseconds: int) -> None:
         self.qmp('migrate-set-parameters',
                  **{'downtime-limit': milliseconds})
 
-    def load_dedup_map(self, fd):
+    def load_dedup_map(self, fd: int) -> None:
         name = 'dedup-map-%d' % fd
         self.execute_with_fd(fd, 'getfd', {'fdname': name})
         try:
@@ -144,6 +153,15 @@ class QmpGuest(base.Guest):
             self.qmp('closefd', fdname=name)
             raise
 
-    def dedup_statistics(self):
+    def sample_hints(self, pages: int = 512
+                     ) -> tuple[statistics.DiskHints, ...]:
+        reply = self._dedup('x-dedup-sample-hints', pages=pages)
+        if not isinstance(reply, list) or len(reply) > _MAX_DISKS:
+            raise errors.MalformedReply(
+                field='x-dedup-sample-hints', value=repr(reply)[:80],
+                expected='a list of %d disks at most' % _MAX_DISKS)
+        return tuple(map(statistics.DiskHints.from_qmp, reply))
+
+    def dedup_statistics(self) -> statistics.DedupStatistics:
         return statistics.DedupStatistics.from_qmp(
             self._dedup('query-x-dedup'))

@@ -8,6 +8,7 @@ qemu/src/qapi/dedup.json, with '_' for '-'.
 import dataclasses
 
 from nova_dedup_migrate.hypervisor import decode
+from nova_dedup_migrate.hypervisor import errors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +25,37 @@ class HintStatistics:
 
 
 @dataclasses.dataclass(frozen=True)
+class DiskHints:
+    """DedupDiskSample: the hints of one disk, and how many still hold.
+
+    :ivar device: the disk as Guest.arm_dedup takes it
+    :ivar pages: guest pages with a hint to it
+    :ivar sampled: of these, those that were compared with the disk
+    :ivar valid: of sampled, those that hold what the disk holds
+    """
+
+    device: str
+    pages: int
+    sampled: int = 0
+    valid: int = 0
+
+    @classmethod
+    def from_qmp(cls, reply):
+        """Decode one entry of the answer of x-dedup-sample-hints."""
+        reply = decode.mapping(reply, 'x-dedup-sample-hints')
+        found = cls(device=decode.text(reply.get('device'), 'device'),
+                    pages=decode.count(reply.get('hints'), 'hints'),
+                    sampled=decode.count(reply.get('sampled'), 'sampled'),
+                    valid=decode.count(reply.get('valid'), 'valid'))
+        if not found.valid <= found.sampled <= found.pages:
+            raise errors.MalformedReply(
+                field='x-dedup-sample-hints', value=repr(reply)[:80],
+                expected='no more valid than sampled, and no more sampled '
+                         'than there are')
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
 class SourceStatistics:
     """DedupSourceInfo: the sending side, counts in pages."""
 
@@ -37,7 +69,7 @@ class SourceStatistics:
     outstanding: int = 0
     nack_digest: int = 0
     nack_io: int = 0
-    stolen_pages: int = 0
+    resent_pages: int = 0
     superseded_pages: int = 0
     final_pages: int = 0
     stale_hints: int = 0

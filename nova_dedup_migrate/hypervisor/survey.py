@@ -1,58 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be learned of a guest in the second before it is migrated.
+"""Figures of a guest that a migration is planned with.
 
 ::
 
     dirty rate      |----- measured by QEMU -----|
     memory in use   |---- page by page ----|
-    disk writes     +                            +   two looks
+    disk writes     +                            +   two readings
+    hints                                        |--- sampled ---|
 
-All at the same time: none needs the processor for long.  A figure that
-is not to be had does not keep the others from being taken.
+The first three at the same time: none needs the processor for long.  If a
+figure cannot be had the others are taken all the same.
 """
 
 import concurrent.futures
 import dataclasses
 import functools
 import time
+import typing
 
 from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.hypervisor import sampling
+from nova_dedup_migrate.hypervisor import statistics
 
-#: Of the time, what sampling memory may take.
+#: Share of the time that sampling memory may take.
 _SAMPLING = 0.8
+#: Hints that are compared with the disks: of so many, the share that holds
+#: is right within 2 %.
+_HINTS = 512
 _MIB = 1 << 20
 #: QEMU rounds a dirty rate down to whole MiB.  That of a guest that
-#: writes is half a MiB more on average; a guest of which QEMU says 0 has
-#: hardly anything to do.
+#: writes is half a MiB more on average; a guest for which QEMU returns 0
+#: has hardly anything to do.
 _ROUNDED = 0.5 * _MIB
 _IDLE = 0.2 * _MIB
 
 
 @dataclasses.dataclass(frozen=True)
 class Survey:
-    """What was found; None: not to be had.
+    """The figures; None: it could not be had.
 
     :ivar dirty_rate: bytes/s
     :ivar disk_write_rate: bytes/s the guest writes to all its disks
     :ivar in_use: sampling.InUse
     :ivar hints: statistics.HintStatistics
-    :ivar warnings: (what was not to be had, the exception) of each
+    :ivar disk_hints: tuple of statistics.DiskHints, of disks with hints;
+        none if the guest's QEMU is of an older release
+    :ivar warnings: (what failed, the exception) of each
     """
 
     dirty_rate: float | None = None
     disk_write_rate: float | None = None
-    in_use: object = None
-    hints: object = None
-    warnings: tuple = ()
+    in_use: sampling.InUse | None = None
+    hints: statistics.HintStatistics | None = None
+    disk_hints: tuple[statistics.DiskHints, ...] | None = None
+    warnings: tuple[tuple[str, errors.HypervisorError], ...] = ()
 
 
 def survey(guest, seconds=1, running=True):
-    """Look at a guest for some seconds, return a Survey.
+    """Measure a guest for some seconds, return a Survey.
 
     :param guest: hypervisor.base.Guest
     :param seconds: whole seconds
     :param running: whether its CPUs run; otherwise it writes nothing,
-        and only memory is looked at
+        and only memory and hints are sampled
     :raises GuestNotRunning, QmpDisconnected: it has gone
     """
     warnings = []
@@ -69,10 +79,11 @@ def survey(guest, seconds=1, running=True):
     in_use = functools.partial(
         attempt, 'sampling memory',
         functools.partial(guest.memory_in_use, _SAMPLING * seconds))
-    found = {'dirty_rate': 0.0, 'disk_write_rate': 0.0}
+    found: dict[str, typing.Any] = {'dirty_rate': 0.0,
+                                    'disk_write_rate': 0.0}
     if running:
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            # The disks are looked at around the other two.
+            # Read before and after the other two.
             rate = attempt('measuring disk writes',
                            functools.partial(_WriteRate, guest))
             dirty = pool.submit(
@@ -89,7 +100,20 @@ def survey(guest, seconds=1, running=True):
     except errors.DedupNotSupported:
         # that is what None means
         pass
+    else:
+        found['disk_hints'] = attempt('sampling hints', functools.partial(
+            _disk_hints, guest, found['hints']))
     return Survey(warnings=tuple(warnings), **found)
+
+
+def _disk_hints(guest, hints):
+    if not hints.pages:
+        return ()
+    try:
+        return guest.sample_hints(_HINTS)
+    except errors.DedupNotSupported:
+        # an instance that was started by an older release
+        return None
 
 
 def _unrounded(rate):

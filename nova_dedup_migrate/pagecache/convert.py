@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what a guest lists to the map that QEMU reads.
+"""Conversion of a listing into the map that QEMU reads.
 
-Extents of disks that are not known as one of QEMU's are left out, and so
-are those of disks the destination cannot read.  It is done a frame at a
-time: a listing may have millions of extents.
+Extents of disks that were not identified are left out, and so are those of
+disks that the destination cannot read.  Frames are converted one by one: a
+listing may have millions of extents.
 """
+
+from collections.abc import Iterator
+from collections.abc import Mapping
 
 import numpy
 
 from nova_dedup_migrate.pagecache import mapformat
+from nova_dedup_migrate.pagecache import parser as listing_parser
 
 _EXTENT = numpy.dtype([('gpa', '<u8'), ('offset', '<u8'),
                        ('pages', '<u4'), ('disk', '<u4')])
 
 
 class Converted:
-    """A map in the making.
+    """The map of a listing.
 
     :param parser: parser.ListingParser that has read a listing
     :param ids: devices by index of the guest's disk, as identity.match
@@ -25,7 +29,8 @@ class Converted:
     :ivar pages: number of pages of these
     """
 
-    def __init__(self, parser, ids):
+    def __init__(self, parser: listing_parser.ListingParser,
+                 ids: Mapping[int, str]) -> None:
         self._parser = parser
         self.disks = tuple(ids.values())
         self._numbers = numpy.full(max(1, len(parser.disks)), -1,
@@ -37,13 +42,14 @@ class Converted:
             self.extents += int(keep.sum())
             self.pages += int(some.pages[keep].sum())
 
-    def _kept(self):
-        """Yield (numbers of disks in the map, which are, Extents)."""
+    def _kept(self) -> Iterator[tuple[numpy.ndarray, numpy.ndarray,
+                                      listing_parser.Extents]]:
+        """Yield (disk numbers in the map, mask of valid ones, Extents)."""
         for some in self._parser.chunks():
             numbers = self._numbers[some.disk]
             yield numbers, numbers >= 0, some
 
-    def _parts(self):
+    def _parts(self) -> Iterator[bytes]:
         yield mapformat.encode_disks(self.disks, self.extents)
         for numbers, keep, some in self._kept():
             made = numpy.empty(int(keep.sum()), _EXTENT)
@@ -53,9 +59,9 @@ class Converted:
             made['disk'] = numbers[keep]
             yield made.tobytes()
 
-    def to_memfd(self):
+    def to_memfd(self) -> int:
         """Return a descriptor, as PageCacheMap.to_memfd does.
 
-        :raises MapError: there is no disk in it
+        :raises MapError: the map has no disk
         """
         return mapformat.to_memfd(self._parts())

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the disks of a guest are, as its QEMU has them.
+"""The place of each disk of a guest in the object tree of its QEMU.
 
-QEMU's tree of objects says on which bus a device is and what the bus is a
-part of, up to the host bridge.  Other than what query-pci says, and bus
-numbers, that does not depend on what the guest has done to its bridges::
+The tree has the bus of each device and the owner of each bus, up to the
+host bridge.  Unlike query-pci and bus numbers it does not depend on how
+the guest has configured its bridges::
 
     /machine/peripheral/virtio-disk0     addr 0x00 (device 0, function 0)
         parent_bus /machine/peripheral/pci.1/pci.1
@@ -13,7 +13,9 @@ numbers, that does not depend on what the guest has done to its bridges::
 """
 
 import dataclasses
+import typing
 
+from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.pagecache import listingformat
 
@@ -29,21 +31,21 @@ class Device:
 
     :ivar id: as hypervisor.base.Guest.disks() names it
     :ivar bus: one of listingformat.BUSES
-    :ivar pci: as of listingformat.Disk; None if it is not known
+    :ivar pci: as of listingformat.Disk; None if not known
     :ivar scsi: likewise
     :ivar unit: likewise
-    :ivar serial: as QEMU was given it, '' if it was not
+    :ivar serial: as configured, '' if none is
     """
 
     id: str
     bus: str = 'unknown'
-    pci: tuple | None = None
-    scsi: tuple | None = None
+    pci: tuple[tuple[int, int], ...] | None = None
+    scsi: tuple[int, int] | None = None
     unit: int = 0
     serial: str = ''
 
 
-def find(guest):
+def find(guest: hypervisor.Guest) -> tuple[Device, ...]:
     """Return a Device for each of the guest's disks.
 
     :param guest: hypervisor.base.Guest
@@ -55,22 +57,23 @@ def find(guest):
 
 
 class _Tree:
-    """QEMU's objects; what was asked once is kept."""
+    """QEMU's objects; each property is read once."""
 
-    def __init__(self, guest):
+    def __init__(self, guest: hypervisor.Guest) -> None:
         self._guest = guest
-        self._known = {}
+        self._known: dict[tuple[str, str], typing.Any] = {}
 
-    def device(self, name):
+    def device(self, name: str) -> Device:
         path = name if name.startswith('/') else _PERIPHERAL + name
         kind = self._text(path, 'type')
-        found = {'id': name, 'serial': self._text(path, 'serial')}
+        found: dict[str, typing.Any] = {
+            'id': name, 'serial': self._text(path, 'serial')}
         if kind.startswith('virtio-blk'):
             found.update(bus='virtio-blk', pci=self._own_pci(path))
         elif kind.startswith('scsi-'):
             found.update(
                 bus='scsi', pci=self._pci(path),
-                scsi=self._numbers(path, 'channel', 'scsi-id'),
+                scsi=self._pair(path, 'channel', 'scsi-id'),
                 unit=self._number(path, 'lun') or 0)
         elif kind.startswith('ide-'):
             # Linux has a SCSI host for each port, so the port is unknown.
@@ -81,33 +84,36 @@ class _Tree:
             found.update(bus='nvme', pci=self._own_pci(path), unit=1)
         return Device(**found)
 
-    def _own_pci(self, path):
+    def _own_pci(self, path: str) -> tuple[tuple[int, int], ...] | None:
         """Return the steps to a device that is a PCI function itself."""
         own = self._number(path, 'addr') is not None
         return self._pci(path) if own else None
 
-    def _pci(self, path):
+    def _pci(self, path: str) -> tuple[tuple[int, int], ...] | None:
         """Return the steps to the controller of path, None if unknown."""
-        steps = []
+        steps: list[tuple[int, int]] = []
+        at = path
         while len(steps) <= listingformat.MAX_PCI_STEPS:
-            path = self._function(path)
-            if path is None:
+            function = self._function(at)
+            if function is None:
                 return None
-            address = self._number(path, 'addr')
+            address = self._number(function, 'addr')
+            if address is None:
+                return None
             steps.insert(0, (address >> 3, address & 7))
-            above, _, _ = self._text(path, 'parent_bus').rpartition('/')
+            above, _, _ = self._text(function, 'parent_bus').rpartition('/')
             if not above.startswith(_TOP + '/'):
                 return None
             kind = self._text(above, 'type')
             if not kind or kind.startswith(_EXTRA_HOST):
-                # the number of its bus is the guest's matter
+                # the guest chooses the number of its bus
                 return None
             if self._number(above, 'addr') is None:
                 return tuple(steps)
-            path = above
+            at = above
         return None
 
-    def _function(self, path):
+    def _function(self, path: str) -> str | None:
         """Return the PCI function that path is, is part of or is below."""
         for _ in range(listingformat.MAX_PCI_STEPS):
             above = path
@@ -121,22 +127,23 @@ class _Tree:
             path = bus.rpartition('/')[0]
         return None
 
-    def _numbers(self, path, *names):
-        values = tuple(self._number(path, name) for name in names)
-        return None if None in values else values
+    def _pair(self, path: str, first: str,
+              second: str) -> tuple[int, int] | None:
+        one, two = self._number(path, first), self._number(path, second)
+        return None if one is None or two is None else (one, two)
 
-    def _number(self, path, name):
+    def _number(self, path: str, name: str) -> int | None:
         value = self._get(path, name)
         if isinstance(value, int) and not isinstance(value, bool) and (
                 value >= 0):
             return value
         return None
 
-    def _text(self, path, name):
+    def _text(self, path: str, name: str) -> str:
         value = self._get(path, name)
         return value if isinstance(value, str) else ''
 
-    def _get(self, path, name):
+    def _get(self, path: str, name: str) -> typing.Any:
         key = path, name
         if key not in self._known:
             try:

@@ -1,37 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of asking a guest what it caches.
-
-Each has one message template and keeps what it was made of.
-"""
+"""Errors of reading the page cache of a guest."""
 
 from nova_dedup_migrate import errors
 
 
 class PageCacheError(errors.DedupMigrateError):
-    """Base of everything this package raises on purpose."""
+    """Base of the errors of this package."""
 
     template = 'page cache error'
 
 
 class ListingError(PageCacheError, ValueError):
-    """What the guest says is no listing; reason says what is wrong."""
+    """The listing breaks its format; reason has the rule."""
 
-    template = 'the listing of the guest is malformed: {reason}'
+    template = 'the page-cache listing of the guest is malformed: {reason}'
 
 
-class NoWay(PageCacheError):
-    """The guest cannot be asked at all."""
+class MapError(PageCacheError, ValueError):
+    """A page-cache map breaks its format; reason has the rule."""
 
-    template = 'the guest cannot be asked: {reason}'
+    template = 'page-cache map: {reason}'
+
+
+class GuestUnreachable(PageCacheError):
+    """The request cannot be sent to the guest."""
+
+    template = ('the request for the page-cache listing cannot be sent to '
+                'the guest: {reason}')
 
 
 class NoAnswer(PageCacheError):
-    """The guest was asked in vain."""
+    """The request was sent and no listing came back."""
 
-    template = 'the guest did not answer: {reason}'
+    template = 'the guest sent no page-cache listing: {reason}'
 
 
-class NotTaken(PageCacheError):
-    """QEMU did not take the map."""
+class MapRejected(PageCacheError):
+    """QEMU rejected the map."""
 
-    template = 'QEMU did not take the page-cache map: {reason}'
+    template = 'QEMU rejected the page-cache map: {reason}'

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The format of a guest's listing, as far as it is frames and numbers.
+"""Frames and payloads of a page-cache listing.
 
 It is specified in lister/include/listing-format.h; names and limits are
-those of that header.  What a payload means is decoded here one by one;
-what payloads mean together is the matter of parser.
+those of that header.  Each payload is decoded here; parser checks
+them against each other.
 """
 
 import dataclasses
 import struct
+import typing
 
 from nova_dedup_migrate.pagecache import errors
 
@@ -46,6 +47,7 @@ END_PAYLOAD = struct.Struct('<II15Q32s')
 REQUEST_PAYLOAD = struct.Struct('<IIQII40s')
 
 HAS_PCI, HAS_SCSI, READ_ONLY = 1, 2, 4
+Buffer: typing.TypeAlias = bytes | memoryview
 _PAGE_SIZES = (4096, 16384, 65536)
 _SECTOR_SIZES = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
 
@@ -70,11 +72,11 @@ class Disk:
     bus: str = 'unknown'
     size: int = 0
     sector: int = 512
-    pci: tuple | None = None
+    pci: tuple[tuple[int, int], ...] | None = None
     pci_domain: int = 0
     pci_root: int = 0
     pci_bus: int = 0
-    scsi: tuple | None = None
+    scsi: tuple[int, int] | None = None
     unit: int = 0
     read_only: bool = False
     name: str = ''
@@ -84,10 +86,10 @@ class Disk:
 
 @dataclasses.dataclass(frozen=True)
 class Skipped:
-    """Something that is not listed.
+    """Content that is not listed.
 
     :ivar reason: number
-    :ivar pages: of 4096 bytes, None if that is not known
+    :ivar pages: of 4096 bytes, None if not known
     :ivar text: a line
     """
 
@@ -98,7 +100,7 @@ class Skipped:
 
 @dataclasses.dataclass(frozen=True)
 class End:
-    """What the guest counted; see the header.  None stands for unknown.
+    """The counters of the guest; see the header.  None: not known.
 
     :ivar status: one of STATUSES
     :ivar method: one of METHODS
@@ -125,12 +127,12 @@ class End:
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What the host asks for on a channel that stays open.
+    """The request that the host sends over a port.
 
     :ivar nonce: not 0
     :ivar time_ms: limit of time, 1 to MAX_TIME_MS
     :ivar memory_kib: limit of the lister's memory, from MIN_MEMORY_KIB on
-    :ivar extents: at most so many, 1 to MAX_EXTENTS
+    :ivar extents: limit of their number, 1 to MAX_EXTENTS
     """
 
     nonce: int
@@ -138,7 +140,7 @@ class Request:
     memory_kib: int = 65536
     extents: int = 1 << 22
 
-    def encode(self):
+    def encode(self) -> bytes:
         """Return the frame as bytes."""
         return HEADER.pack(
             MAGIC, REQUEST, 0, REQUEST_PAYLOAD.size, 0
@@ -146,12 +148,12 @@ class Request:
                                  self.memory_kib, self.extents, b'')
 
 
-def refuse(reason, *values):
+def refuse(reason: str, *values: object) -> typing.NoReturn:
     """Raise ListingError."""
     raise errors.ListingError(reason=reason % values)
 
 
-def decode_header(data):
+def decode_header(data: Buffer) -> tuple[int, int, int]:
     """Return (type, length of the payload, number of the frame)."""
     magic, kind, zero, length, number = HEADER.unpack(data)
     if magic != MAGIC:
@@ -164,7 +166,7 @@ def decode_header(data):
     return kind, length, number
 
 
-def decode_begin(data):
+def decode_begin(data: Buffer) -> tuple[int, int]:
     """Return (page size of the guest's kernel, nonce)."""
     version, page_size, nonce, zero = _fields(BEGIN_PAYLOAD, data, 'BEGIN')
     if version != VERSION:
@@ -175,7 +177,7 @@ def decode_begin(data):
     return page_size, nonce
 
 
-def decode_disk(data, number):
+def decode_disk(data: Buffer, number: int) -> Disk:
     """Return a Disk.
 
     :param number: the index it has to have
@@ -185,9 +187,9 @@ def decode_disk(data, number):
      rest) = _fields(DISK_PAYLOAD, data, 'DISK')
     what = 'disk %d' % number
     if index != number:
-        refuse('disk %d where disk %d was due', index, number)
+        refuse('disk %d instead of disk %d', index, number)
     if bus >= len(BUSES) or flags & ~(HAS_PCI | HAS_SCSI | READ_ONLY):
-        refuse('%s: bus %d, flags %#x are not known', what, bus, flags)
+        refuse('%s: unknown bus %d or flags %#x', what, bus, flags)
     if size >= MAX_OFFSET or sector not in _SECTOR_SIZES:
         refuse('%s: size %d, sectors of %d', what, size, sector)
     _zero(zero or any(zeros) or any(rest), what)
@@ -212,7 +214,7 @@ def decode_disk(data, number):
         wwid=_padded(wwid, what))
 
 
-def decode_skipped(data):
+def decode_skipped(data: Buffer) -> Skipped:
     """Return a Skipped."""
     at = SKIPPED_PAYLOAD.size
     if not at < len(data) <= at + MAX_TEXT:
@@ -224,7 +226,7 @@ def decode_skipped(data):
                    text)
 
 
-def decode_end(data):
+def decode_end(data: Buffer) -> End:
     """Return an End."""
     status, method, *numbers, zero = _fields(END_PAYLOAD, data, 'END')
     if status >= len(STATUSES) or method >= len(METHODS):
@@ -235,24 +237,25 @@ def decode_end(data):
                  for number in numbers))
 
 
-def _fields(form, data, what):
+def _fields(form: struct.Struct, data: Buffer,
+            what: str) -> tuple[typing.Any, ...]:
     if len(data) != form.size:
         refuse('%s of %d bytes, not %d', what, len(data), form.size)
     return form.unpack(data)
 
 
-def _zero(value, what):
+def _zero(value: bytes | int, what: str) -> None:
     if any(value) if isinstance(value, bytes) else value:
         refuse('%s: an unused or reserved field is not 0', what)
 
 
-def _padded(data, what):
+def _padded(data: bytes, what: str) -> str:
     text, _, rest = data.partition(b'\0')
     _zero(rest, what)
     return _text(text, what)
 
 
-def _text(data, what):
+def _text(data: bytes, what: str) -> str:
     if not all(0x20 <= byte <= 0x7e for byte in data):
-        refuse('%s: text with other than printable ASCII', what)
+        refuse('%s: text has other characters than printable ASCII', what)
     return data.decode('ascii')

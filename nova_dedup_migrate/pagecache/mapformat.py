@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""External page-cache map: what QEMU's x-dedup-load-map reads.
+"""The page-cache map, which QEMU's x-dedup-load-map reads.
 
 The format is specified in qemu/src/migration/dedup/map-format.h: a header,
 the names of the disks, and extents of guest-physical memory with the place
@@ -7,10 +7,15 @@ on a disk whose bytes they hold. All numbers are little endian. This module
 accepts and refuses exactly what QEMU does.
 """
 
+from collections.abc import Iterable
+from collections.abc import Sequence
 import dataclasses
 import fcntl
 import os
 import struct
+import typing
+
+from nova_dedup_migrate.pagecache import errors
 
 MAGIC = b'QDEDUPM1'
 VERSION = 1
@@ -30,10 +35,6 @@ _DISK = struct.Struct('256s')
 _EXTENT = struct.Struct('<QQII')
 
 
-class MapError(ValueError):
-    """A page-cache map is malformed; the text says what is wrong."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Extent:
     """Guest memory that holds the bytes of a disk.
@@ -51,7 +52,7 @@ class Extent:
     disk: int
 
     @property
-    def end(self):
+    def end(self) -> int:
         """Guest-physical address of the first byte behind it."""
         return self.gpa + self.pages * PAGE
 
@@ -69,11 +70,11 @@ class PageCacheMap:
     extents: tuple[Extent, ...] = ()
 
     @property
-    def pages(self):
+    def pages(self) -> int:
         """Pages of all extents."""
         return sum(extent.pages for extent in self.extents)
 
-    def encode(self):
+    def encode(self) -> bytes:
         """Return the map as bytes.
 
         :raises MapError: the map breaks a rule of the format
@@ -87,10 +88,10 @@ class PageCacheMap:
                                       extent.pages, extent.disk))
         return b''.join(parts)
 
-    def to_memfd(self, name='page-cache-map'):
-        """Return a descriptor to be passed to QEMU, at its beginning.
+    def to_memfd(self, name: str = 'page-cache-map') -> int:
+        """Return a sealed descriptor for QEMU, at offset 0.
 
-        Nothing can be changed through it any more. The caller closes it.
+        The caller closes it.
 
         :param name: shown in /proc/PID/fd
         :raises MapError: the map breaks a rule of the format
@@ -98,12 +99,12 @@ class PageCacheMap:
         return to_memfd([self.encode()], name)
 
 
-def encode_disks(disks, extents):
+def encode_disks(disks: Sequence[str], extents: int) -> bytes:
     """Return what precedes the extents of a map.
 
     :param disks: as in PageCacheMap
     :param extents: how many of them follow
-    :raises MapError:
+    :raises MapError: a name or number breaks a rule of the format
     """
     names = [_encode_name(name) for name in disks]
     _check_counts(len(names), extents)
@@ -112,8 +113,8 @@ def encode_disks(disks, extents):
                      *map(_DISK.pack, names)])
 
 
-def to_memfd(parts, name='page-cache-map'):
-    """Return a sealed descriptor of some bytes, at its beginning.
+def to_memfd(parts: Iterable[bytes], name: str = 'page-cache-map') -> int:
+    """Return a sealed descriptor of some bytes, at offset 0.
 
     :param parts: iterable of bytes
     :param name: shown in /proc/PID/fd
@@ -132,23 +133,21 @@ def to_memfd(parts, name='page-cache-map'):
     return fd
 
 
-def decode(data):
-    """Decode a map that comes from anywhere.
+def decode(data: bytes) -> PageCacheMap:
+    """Return the PageCacheMap of untrusted bytes.
 
     :param data: bytes
-    :returns: PageCacheMap
-    :raises MapError: what is wrong with it
+    :raises MapError: the map breaks a rule of the format
     """
     view = memoryview(data).cast('B')
     disks, extents = _decode_header(view)
     size = _HEADER.size + disks * _DISK.size + extents * _EXTENT.size
-    # Before anything is made of these numbers.
+    # Checked before anything of that size is allocated.
     if len(view) < size:
-        raise MapError('page-cache map ends too early: %d bytes of %d'
-                       % (len(view), size))
+        _refuse('it ends too early: %d bytes of %d', len(view), size)
     if len(view) > size:
-        raise MapError('page-cache map is longer than it says: %d bytes, '
-                       'not %d' % (len(view), size))
+        _refuse('it is longer than it says: %d bytes, not %d',
+                len(view), size)
     at = _HEADER.size + disks * _DISK.size
     names = tuple(
         _decode_name(number, name) for number, (name,)
@@ -163,65 +162,70 @@ def decode(data):
     return PageCacheMap(names, tuple(found))
 
 
-def _decode_header(view):
+def _refuse(reason: str, *values: object) -> typing.NoReturn:
+    """Raise MapError."""
+    raise errors.MapError(reason=reason % values)
+
+
+def _decode_header(view: memoryview) -> tuple[int, int]:
     """Return the numbers of (disks, extents)."""
     if len(view) < _HEADER.size:
-        raise MapError('page-cache map ends too early: %d bytes of %d'
-                       % (len(view), _HEADER.size))
+        _refuse('it ends too early: %d bytes of %d', len(view),
+                _HEADER.size)
     magic, version, length, disks, zero, extents, reserved = (
         _HEADER.unpack_from(view))
     if magic != MAGIC:
-        raise MapError('not a page-cache map (wrong magic)')
+        _refuse('wrong magic')
     if version != VERSION or length != _HEADER.size:
-        raise MapError('version of the page-cache map is not supported: %d, '
-                       'header of %d bytes' % (version, length))
+        _refuse('version %d with a header of %d bytes is not supported',
+                version, length)
     if zero or any(reserved):
-        raise MapError('reserved fields of the page-cache map are not zero')
+        _refuse('reserved fields are not zero')
     _check_counts(disks, extents)
     return disks, extents
 
 
-def _check_counts(disks, extents):
+def _check_counts(disks: int, extents: int) -> None:
     if not 1 <= disks <= MAX_DISKS:
-        raise MapError('page-cache map: number of disks is out of bounds: '
-                       '%d, not 1 to %d' % (disks, MAX_DISKS))
+        _refuse('number of disks is out of bounds: %d, not 1 to %d', disks,
+                MAX_DISKS)
     if extents > MAX_EXTENTS:
-        raise MapError('page-cache map: too many extents: %d, at most %d'
-                       % (extents, MAX_EXTENTS))
+        _refuse('too many extents: %d, at most %d', extents, MAX_EXTENTS)
 
 
-def _check_extent(number, extent, disks, end):
-    """Check one extent; :param end: where the one before ended."""
-    place = 'page-cache map: extent %d ' % number
+def _check_extent(number: int, extent: Extent, disks: int,
+                  end: int) -> None:
+    """Check one extent.
+
+    :param end: address of the end of the one before
+    """
+    place = 'extent %d ' % number
     if extent.gpa % PAGE or extent.offset % SECTOR:
-        raise MapError(place + 'is not aligned: address %#x, offset %#x'
-                       % (extent.gpa, extent.offset))
+        _refuse(place + 'is not aligned: address %#x, offset %#x',
+                extent.gpa, extent.offset)
     length = extent.pages * PAGE
     if (not 1 <= extent.pages <= MAX_PAGES
             or not 0 <= extent.gpa <= MAX_OFFSET - length
             or not 0 <= extent.offset <= MAX_OFFSET - length):
-        raise MapError(place + 'is out of bounds: address %#x, offset %#x, '
-                       '%d pages' % (extent.gpa, extent.offset, extent.pages))
+        _refuse(place + 'is out of bounds: address %#x, offset %#x, %d pages',
+                extent.gpa, extent.offset, extent.pages)
     if not 0 <= extent.disk < disks:
-        raise MapError(place + 'names disk %d, of %d listed'
-                       % (extent.disk, disks))
+        _refuse(place + 'names disk %d, of %d listed', extent.disk, disks)
     if extent.gpa < end:
-        raise MapError(place + 'overlaps the one before or is not sorted: '
-                       'address %#x, expected at least %#x'
-                       % (extent.gpa, end))
+        _refuse(place + 'overlaps the one before or is not sorted: address '
+                '%#x, expected at least %#x', extent.gpa, end)
 
 
-def _encode_name(name):
+def _encode_name(name: str) -> bytes:
     # surrogateescape: what decode() returned can be encoded again.
     data = name.encode('utf-8', 'surrogateescape')
     if not data or len(data) >= _DISK.size or 0 in data:
-        raise MapError('page-cache map: name of a disk is empty, longer than '
-                       '%d bytes or has a NUL: %r' % (_DISK.size - 1, name))
+        _refuse('name of a disk is empty, longer than %d bytes or has a '
+                'NUL: %r', _DISK.size - 1, name)
     return data
 
 
-def _decode_name(number, data):
+def _decode_name(number: int, data: bytes) -> str:
     if not data[0] or data[-1]:
-        raise MapError('page-cache map: name of disk %d is empty or too long'
-                       % number)
+        _refuse('name of disk %d is empty or too long', number)
     return data.split(b'\0', 1)[0].decode('utf-8', 'surrogateescape')

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading a guest's listing as it arrives.
+"""Parser of a page-cache listing, fed as data arrives.
 
-The guest may send anything.  What it says is checked frame by frame,
-before memory is taken for it; at most one frame is buffered, and extents
-take 16 bytes each, up to the number that was asked for.  A frame's extents
-are checked together, as arrays: a large guest has millions.
+The guest may send anything.  Each frame is checked before memory is
+allocated for it; at most one frame is buffered, and extents need 16 bytes
+each, up to the requested number.  The extents of a frame are checked
+together, as arrays: a large guest has millions.
 
-What is not as specified ends it with ListingError.  A listing that is
-well-formed may still be wrong: it is a hint, and costs a read.
+A listing that breaks the format ends in ListingError.  A well-formed one
+may still be wrong: each extent is a hint, and a wrong one costs a read.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
 import dataclasses
+import typing
 
 import numpy
 
@@ -44,7 +48,7 @@ class Extents:
     kind: numpy.ndarray
 
     @classmethod
-    def of_words(cls, words):
+    def of_words(cls, words: numpy.ndarray) -> Extents:
         """Unpack an array of n rows of two 64-bit words."""
         place = words[:, 1]
         return cls(gpa=words[:, 0] & _ADDRESS,
@@ -54,54 +58,55 @@ class Extents:
                    kind=place >> _KIND_SHIFT & _KIND_BITS)
 
     @property
-    def length(self):
+    def length(self) -> numpy.ndarray:
         """Lengths in bytes."""
         return self.pages * numpy.uint64(form.PAGE)
 
 
 class ListingParser:
-    """Takes a listing apart.
+    """Parses one listing.
 
-    :param max_extents: more of them are refused
-    :param nonce: that BEGIN has to repeat, 0 where none was sent
+    :param max_extents: a listing with more is refused
+    :param nonce: of the request, which BEGIN repeats; 0 if none was sent
     :ivar page_size: of the guest's kernel; None before BEGIN
     :ivar disks: list of listingformat.Disk
     :ivar skipped: list of listingformat.Skipped
-    :ivar end: listingformat.End; None before END, or if it never came
+    :ivar end: listingformat.End; None before END
     :ivar extents: number of extents
     :ivar pages: number of pages of them, data and metadata
     """
 
-    def __init__(self, max_extents=form.MAX_EXTENTS, nonce=0):
+    def __init__(self, max_extents: int = form.MAX_EXTENTS,
+                 nonce: int = 0) -> None:
         self._max_extents = max_extents
         self._nonce = nonce
         self._buffer = bytearray()
         self._frames = 0
         self._end_address = 0
-        self._words = []
+        self._words: list[numpy.ndarray] = []
         self._sizes = numpy.zeros(form.MAX_DISKS, numpy.uint64)
-        self.page_size = None
-        self.disks = []
-        self.skipped = []
-        self.end = None
+        self.page_size: int | None = None
+        self.disks: list[form.Disk] = []
+        self.skipped: list[form.Skipped] = []
+        self.end: form.End | None = None
         self.extents = 0
         self.pages = [0] * len(form.KINDS)
 
     @property
-    def complete(self):
+    def complete(self) -> bool:
         """Whether END has been read."""
         return self.end is not None
 
-    def chunks(self):
+    def chunks(self) -> Iterator[Extents]:
         """Yield Extents, all of them in order."""
         for words in self._words:
             yield Extents.of_words(words)
 
-    def feed(self, data):
-        """Take the next bytes; what follows END is not looked at.
+    def feed(self, data: bytes) -> None:
+        """Parse the next bytes; data after END is ignored.
 
         :param data: bytes, of any length
-        :raises ListingError: then nothing more can be fed
+        :raises ListingError: do not feed any more data
         """
         self._buffer += data
         view = memoryview(bytes(self._buffer))
@@ -117,10 +122,10 @@ class ListingParser:
             at = body + length
         del self._buffer[:at]
 
-    def _announced(self, kind, length, number):
-        """Check what a header says before its payload is waited for."""
+    def _announced(self, kind: int, length: int, number: int) -> None:
+        """Check a header before its payload has arrived."""
         if number != self._frames:
-            form.refuse('frame %d where frame %d was due', number,
+            form.refuse('frame %d instead of frame %d', number,
                         self._frames)
         if (kind == form.BEGIN) != (number == 0):
             form.refuse('frame %d of type %d', number, kind)
@@ -131,18 +136,18 @@ class ListingParser:
             if count > self._max_extents:
                 form.refuse('more than %d extents', self._max_extents)
 
-    def _frame(self, kind, payload):
+    def _frame(self, kind: int, payload: memoryview) -> None:
         handler = _HANDLERS.get(kind)
         if handler is None:
             form.refuse('frame of unknown type %d', kind)
         handler(self, payload)
 
-    def _begin(self, payload):
+    def _begin(self, payload: memoryview) -> None:
         self.page_size, nonce = form.decode_begin(payload)
         if nonce != self._nonce:
-            form.refuse('it answers another request')
+            form.refuse('it belongs to another request')
 
-    def _disk(self, payload):
+    def _disk(self, payload: memoryview) -> None:
         number = len(self.disks)
         if number == form.MAX_DISKS:
             form.refuse('more than %d disks', form.MAX_DISKS)
@@ -150,13 +155,13 @@ class ListingParser:
         self.disks.append(disk)
         self._sizes[number] = disk.size
 
-    def _skip(self, payload):
+    def _skip(self, payload: memoryview) -> None:
         if len(self.skipped) == form.MAX_SKIPPED:
-            form.refuse('more than %d times SKIPPED', form.MAX_SKIPPED)
+            form.refuse('more than %d SKIPPED frames', form.MAX_SKIPPED)
         self.skipped.append(form.decode_skipped(payload))
 
-    def _take(self, payload):
-        # A copy: the view is of what arrived, and that goes.
+    def _take(self, payload: memoryview) -> None:
+        # A copy: the buffer of the view is reused.
         words = numpy.frombuffer(payload, _WORD).reshape(-1, 2).copy()
         some = Extents.of_words(words)
         self._check(some)
@@ -170,29 +175,29 @@ class ListingParser:
         for kind in range(len(form.KINDS)):
             self.pages[kind] += int(some.pages[some.kind == kind].sum())
 
-    def _check(self, some):
+    def _check(self, some: Extents) -> None:
         length = some.length
         if some.kind.max() >= len(form.KINDS):
             form.refuse('extent of an unknown kind')
         if int(some.disk.max()) >= len(self.disks):
-            form.refuse('extent of disk %d, of %d listed',
+            form.refuse('extent of disk %d; only %d are listed',
                         some.disk.max(), len(self.disks))
         top = numpy.uint64(form.MAX_OFFSET)
         if (some.gpa >= top - length).any():
-            form.refuse('extent beyond all memory')
+            form.refuse('extent beyond the largest address')
         size = self._sizes[some.disk]
         if ((some.offset > size) | (length > size - some.offset)).any():
             form.refuse('extent beyond the end of its disk')
 
-    def _finish(self, payload):
+    def _finish(self, payload: memoryview) -> None:
         end = form.decode_end(payload)
         if end.extents not in (None, self.extents):
-            form.refuse('END after %d extents, it says %d', self.extents,
+            form.refuse('%d extents before END, which has %d', self.extents,
                         end.extents)
         self.end = end
 
 
-_HANDLERS = {
+_HANDLERS: dict[int, typing.Callable[[ListingParser, memoryview], None]] = {
     form.BEGIN: ListingParser._begin,
     form.DISK: ListingParser._disk,
     form.EXTENTS: ListingParser._take,

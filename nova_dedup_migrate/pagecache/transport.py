@@ -1,40 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways to a guest's lister.
+"""The transports to the lister in a guest.
 
 Each implementation passes the suite in tests/unit/pagecache/transports.py.
-Whatever the guest does, asking it ends at the deadline.
+Whatever the guest does, a request ends at its deadline.
 """
 
 import abc
+from collections.abc import Callable
 import dataclasses
 import time
+import typing
 
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.pagecache import errors
 from nova_dedup_migrate.pagecache import listingformat
+from nova_dedup_migrate.pagecache import parser
 
-#: Of the time there is, what the lister may take; the listing has to get
-#: here as well.
+#: The lister's part of the time limit; the rest is for the transfer.
 _LISTER_SHARE = 0.6
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What asking may cost.
+    """Limits of a request.
 
-    :ivar seconds: all in all
-    :ivar memory_kib: of the lister's tables in the guest
-    :ivar extents: of the listing
+    :ivar seconds: from the request until QEMU has read the map
+    :ivar memory_kib: KiB of guest memory for the tables of the lister
+    :ivar extents: number of extents in the listing
     """
 
     seconds: float = 5.0
     memory_kib: int = 65536
     extents: int = 1 << 22
 
-    def request(self, nonce, seconds):
+    def request(self, nonce: int, seconds: float) -> listingformat.Request:
         """Return a listingformat.Request.
 
-        :param seconds: that are left
+        :param nonce: 0 if the transport needs none
+        :param seconds: left until the deadline
         """
         return listingformat.Request(
             nonce=nonce,
@@ -46,56 +49,76 @@ class Limits:
 
 
 class Transport(abc.ABC):
-    """A way to the lister of one guest.
+    """A transport to the lister of one guest.
 
-    :cvar name: for people, and for the option that lists them
+    :cvar name: as in page_cache_transports and in reports
     """
 
-    name = None
+    name: typing.ClassVar[str]
 
     @abc.abstractmethod
-    def obstacle(self):
-        """Return why the guest cannot be asked this way, '' if it can.
+    def obstacle(self) -> str:
+        """Return why no request can be sent, '' if one can.
 
-        The guest is not asked for that.
+        This sends nothing to the guest.
         """
 
     @abc.abstractmethod
-    def ask(self, limits, deadline):
-        """Return a parser.ListingParser that has begun to read.
+    def request(self, limits: Limits,
+                deadline: float) -> parser.ListingParser:
+        """Request a listing; return a parser.ListingParser.
 
-        It is complete, or what had come when the guest broke off or the
-        time was over.
+        The listing is complete, or cut off because the guest closed the
+        connection or the deadline was reached.
 
         :param limits: Limits
         :param deadline: of time.monotonic()
-        :raises NoWay: it cannot be asked this way
-        :raises NoAnswer: it answered nothing
-        :raises ListingError: it answered nonsense
+        :raises GuestUnreachable: the request could not be sent
+        :raises NoAnswer: nothing came back
+        :raises ListingError: the answer breaks the format
         """
 
 
-def left(deadline):
+def left(deadline: float) -> float:
     """Return the seconds until deadline, 0 if it has passed."""
     return max(0.0, deadline - time.monotonic())
 
 
-def read(parser, receive, deadline):
-    """Feed parser until it is complete or nothing more comes.
+class Sink(typing.Protocol):
+    """A parser, or the skipping of what precedes its data."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the listing has ended."""
+
+    @property
+    def page_size(self) -> int | None:
+        """None before the first frame."""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes.
+
+        :raises ListingError: they break the format
+        """
+
+
+def read(sink: Sink, receive: Callable[[], bytes],
+         deadline: float) -> None:
+    """Feed a Sink until it is complete or no more data comes.
 
     :param receive: callable() -> the next bytes, b'' at the end; raises
-        a HypervisorError where nothing comes
-    :raises NoAnswer: nothing came at all
+        a HypervisorError if none come
+    :raises NoAnswer: not even the first frame came
     """
-    reason = 'the time was over'
+    reason = 'the time limit was reached; see page_cache_time'
     try:
-        while not parser.complete and left(deadline):
+        while not sink.complete and left(deadline):
             data = receive()
             if not data:
-                reason = 'it broke off'
+                reason = 'the guest closed the connection'
                 break
-            parser.feed(data)
+            sink.feed(data)
     except hypervisor_errors.HypervisorError as error:
         reason = str(error)
-    if parser.page_size is None:
+    if sink.page_size is None:
         raise errors.NoAnswer(reason=reason)

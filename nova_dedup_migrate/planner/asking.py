@@ -1,81 +1,95 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether to ask the guest what it caches.
+"""Whether to have the guest list its page cache.
 
-Asking costs the guest some processor time and the migration a moment.
-Before the answer nobody knows how much it caches; so the best that could
-come of it is compared with what is known without it.
+The list costs the guest some processor time and the migration a moment.
+How long it will be is not known before; so the best possible outcome is
+compared with the prediction without it.
 """
 
 import dataclasses
 
 from nova_dedup_migrate.planner import facts
 from nova_dedup_migrate.planner import normal
+from nova_dedup_migrate.planner import plan
 from nova_dedup_migrate.planner import predict
 from nova_dedup_migrate.planner import units
 
 _ASK = ('auto', 'page_cache')
-#: Seconds it takes: the lister's own limit for each GB, and the way.
+#: Seconds for the list: the lister's own limit for each GB, and for the
+#: transfer.
 _SECONDS_PER_BYTE = 0.25e-9
 _SECONDS = 0.3
-#: Seconds after which what a guest has said is asked for once more, at the
-#: earliest, and how many times longer than the answer took.
+#: Seconds after which a guest is asked for another list, at the earliest,
+#: and how many times longer than the list took.
 _AGAIN_S = 30.0
 _AGAIN = 20.0
 
 
-def usable(given):
+def usable(given: facts.Facts) -> frozenset[str]:
     """Return the devices whose pages the destination can read."""
     return frozenset(disk.device for disk in given.disks
                      if disk.copy in (facts.SHARED, facts.OWN)
                      and disk.device)
 
 
-def obstacle(given):
-    """Return why not to ask, '' if it is worth it.
+def obstacle(given: facts.Facts) -> str:
+    """Return why the guest is not asked, '' if it is worth it.
 
-    :param given: Facts as they are without asking
+    :param given: Facts without the list
     """
     known = normal.normal(given)
     strategy = known.options.strategy
     if strategy not in _ASK:
-        return 'strategy %.40s does not need it' % (strategy,)
+        return 'strategy %.40s does not use page cache lists' % (strategy,)
     if not (known.source.patched and known.destination.patched):
-        return 'the QEMU of both hosts has to take part'
+        return 'the QEMU of one host is not the patched one'
     devices = usable(known)
     if not devices:
         return 'the destination cannot read any of the disks'
     disks = tuple(disk for disk in known.disks if disk.device in devices)
-    guest = known.guest
-    in_use = guest.resident if guest.in_use is None else guest.in_use
-    best = predict.predict(dataclasses.replace(
-        known, guest=dataclasses.replace(
-            guest, hint_pages=int(in_use // guest.page_size))), disks)
+    best = _best(known, devices)
     stock = predict.predict(known)
     gain = predict.saves(best, stock)
     if gain <= 0:
-        return 'an ordinary migration is faster, whatever it caches'
+        return ('an ordinary migration is faster, however much the guest '
+                'caches')
     if strategy == 'auto':
         return _too_little(known, disks, best, stock, gain)
     return ''
 
 
-def again(age, seconds, left):
+def again(age: float, seconds: float, left: float | None) -> bool:
     """Whether to ask once more, while the migration runs.
 
-    What has been read meanwhile is not in the answer, and what has been
-    freed costs a read for nothing.
+    Pages read meanwhile are not in the list, and pages freed meanwhile
+    cost a read for nothing.
 
-    :param age: of the answer, seconds
-    :param seconds: asking took
+    :param age: of the list, seconds
+    :param seconds: the list took
     :param left: until the end, None while disks are still being copied
     """
     interval = max(_AGAIN_S, _AGAIN * seconds)
     return age >= interval and (left is None or left > interval)
 
 
-def _too_little(known, disks, best, stock, gain):
+def _best(known: facts.Facts, devices: frozenset[str]) -> plan.Prediction:
+    """Return the prediction if all memory were page cache of the disks."""
+    guest = known.guest
+    in_use = guest.resident if guest.in_use is None else guest.in_use
+    pages = int(in_use // guest.page_size)
+    disks = tuple(dataclasses.replace(disk, hint_pages=0)
+                  for disk in known.disks)
+    return predict.predict(
+        dataclasses.replace(known, disks=disks, guest=dataclasses.replace(
+            guest, hint_pages=pages, map_pages=pages)),
+        tuple(disk for disk in disks if disk.device in devices))
+
+
+def _too_little(known: facts.Facts, disks: tuple[facts.Disk, ...],
+                best: plan.Prediction, stock: plan.Prediction,
+                gain: float) -> str:
     if stock.completes and gain < known.options.min_gain:
-        return ('it could save %s of the time at most, and min_gain is %s'
+        return ('it could save %s of the time at most; min_gain is %s'
                 % (units.percent(gain),
                    units.percent(known.options.min_gain)))
     without = min((predict.predict(known, disks), stock),
@@ -83,5 +97,5 @@ def _too_little(known, disks, best, stock, gain):
     cost = _SECONDS + known.guest.memory * _SECONDS_PER_BYTE
     if without.completes and (
             without.time.likely - best.time.likely <= cost):
-        return 'what it says could not save the time it takes to ask it'
+        return 'the list takes longer than it could save'
     return ''

@@ -1,33 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a plan is as it is, in sentences for who runs the cloud."""
+"""Why a plan is as it is, in sentences for operators."""
+
+from collections.abc import Sequence
 
 from nova_dedup_migrate.planner import facts
+from nova_dedup_migrate.planner import plan
 from nova_dedup_migrate.planner import predict
 from nova_dedup_migrate.planner import units
 
 _ENDS = {
-    'post-copy': 'Memory changes too fast to be copied beforehand; it ends '
-                 'in post-copy.',
-    'aborted': 'Memory changes too fast; the completion timeout of Nova '
-               'will abort it.',
-    'forced': 'Memory changes too fast; the completion timeout of Nova '
-              'will force it to complete, with a long pause.',
-    'never': 'Memory changes too fast; nothing will end it.',
+    'post-copy': 'The guest writes to memory too fast for pre-copy; the '
+                 'migration ends in post-copy.',
+    'aborted': 'The guest writes to memory too fast; the completion '
+               'timeout of Nova will abort the migration. Permit post-copy '
+               'or auto-converge, or migrate when the guest does less.',
+    'forced': 'The guest writes to memory too fast; the completion timeout '
+              'of Nova will force the migration to complete, with a long '
+              'downtime.',
+    'never': 'The guest writes to memory too fast and no timeout is set; '
+             'the migration will not end. Permit post-copy or '
+             'auto-converge, or migrate when the guest does less.',
 }
 _MOST_DISKS = 8
 
 
-def explain(known, disks, stock, prediction, decision):
+def explain(known: facts.Facts, disks: Sequence[facts.Disk],
+            stock: plan.Prediction, prediction: plan.Prediction | None,
+            decision: str) -> tuple[str, ...]:
     """Return a tuple of sentences.
 
     :param known: normal Facts
-    :param disks: of known.disks, those that can be read from
+    :param disks: those of known.disks that can be read from
     :param stock: plan.Prediction of stock
-    :param prediction: of leaving out what disks hold; None if that was
-        not considered
+    :param prediction: of leaving out the pages that disks hold; None if
+        that was not considered
     :param decision: the last sentence
     """
-    sentences = [_asked(known.options), _guest(known)]
+    sentences = [_strategy(known.options), _guest(known)]
     if known.guest.map_pages:
         sentences.append('The guest has listed %s of page cache.'
                          % units.size(known.guest.map_pages
@@ -46,43 +55,57 @@ def explain(known, disks, stock, prediction, decision):
     return (*sentences, decision)
 
 
-def _asked(options):
+def _strategy(options: facts.Options) -> str:
     return 'Strategy %s, from %s.' % (options.strategy,
                                       options.strategy_source or 'nova.conf')
 
 
-def _guest(known):
+def _guest(known: facts.Facts) -> str:
     guest = known.guest
     in_use = guest.resident if guest.in_use is None else guest.in_use
     duplicate = min(guest.hint_pages * guest.page_size, in_use)
+    valid = ('' if guest.valid_share is None else
+             ' (a sample: %s of it unchanged since)'
+             % units.percent(guest.valid_share))
     return ('The guest uses %s of its %s of memory; %s of that came from or '
-            'went to its disks. It writes to memory at '
-            '%s.'
+            'went to its disks%s. It writes to memory at %s.'
             % (units.size(in_use), units.size(guest.memory),
-               units.size(duplicate), units.rate(guest.dirty_rate)))
+               units.size(duplicate), valid, units.rate(guest.dirty_rate)))
 
 
-def _link(known):
+def _link(known: facts.Facts) -> str:
     link = known.link
     sources = [word for word, value in (
         ('live_migration_bandwidth', link.configured),
         ('measured', link.measured),
         ('link_bandwidth', link.host_limit)) if value]
+    if link.sharers:
+        sources.append('shared with %d other migrations' % link.sharers
+                       if link.sharers > 1
+                       else 'shared with another migration')
     return ('The link carries %s (%s).'
             % (units.rate(predict.link_rate(known)),
-               ', '.join(sources) or 'assumed: nothing is known about it'))
+               ', '.join(sources) or 'an assumption: it was not measured '
+               'and link_bandwidth is not set'))
 
 
-def _disks(known, usable):
+def _disks(known: facts.Facts, usable: Sequence[facts.Disk]) -> list[str]:
     sentences = []
     for disk in known.disks[:_MOST_DISKS]:
         if disk in usable:
             where = ('both hosts open it' if disk.copy == facts.SHARED
                      else 'the destination has its own copy')
-            how_fast = ('reads it at ' + units.rate(disk.storage_rate)
-                        if disk.storage_rate
-                        else 'was not asked how fast it reads it')
-            sentences.append('Disk %s: %s; the destination %s.'
+            how_fast = ('the destination reads it at '
+                        + units.rate(disk.storage_rate)
+                        if disk.storage_rate else 'the rate at which the '
+                        'destination reads it was not measured')
+            if disk.storage_rate and disk.scattered_rate:
+                how_fast += ', scattered blocks at ' + units.rate(
+                    disk.scattered_rate)
+            if disk.hint_pages is not None:
+                how_fast += '; %s of memory are from it' % units.size(
+                    disk.hint_pages * known.guest.page_size)
+            sentences.append('Disk %s: %s; %s.'
                              % (disk.target, where, how_fast))
         else:
             sentences.append('Disk %s is not used: %s.'
@@ -94,22 +117,23 @@ def _disks(known, usable):
     return sentences
 
 
-def _expected(prediction):
+def _expected(prediction: plan.Prediction) -> str:
     if not prediction.completes:
         return 'it is not expected to complete.'
-    return ('%s, %s on the link, a pause of %s.'
+    return ('%s, %s on the link, downtime %s.'
             % (units.band(prediction.time, units.duration),
                units.size(prediction.bytes.likely),
-               units.pause(prediction.downtime.likely)))
+               units.milliseconds(prediction.downtime.likely)))
 
 
-def _end(prediction):
+def _end(prediction: plan.Prediction) -> list[str]:
     sentence = _ENDS.get(prediction.end)
     return [sentence] if sentence else []
 
 
-def chosen(strategy, gain, stock, prediction):
-    """Return the sentence for what is left out.
+def chosen(strategy: str, gain: float, stock: plan.Prediction,
+           prediction: plan.Prediction) -> str:
+    """Return the sentence about the strategy that was chosen.
 
     :param strategy: of the plan
     :param gain: see predict.saves

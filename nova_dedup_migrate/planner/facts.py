@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known before a migration.
+"""The facts a migration is planned with.
 
-Plain values, gathered by others (compute/, agent/).  They may be wrong,
-out of date or come from a hostile guest; planner.normal brings them into
-bounds before anything is calculated.
+Plain values, collected by compute/facts_collector and the agents.  They
+may be wrong, out of date or come from a hostile guest; planner.normal
+brings them into bounds before anything is calculated.  None means that a
+value is not known; planner.predict has an assumption for each of those.
 
 Bytes, seconds and bytes per second, unless a name says otherwise.
 """
 
 import dataclasses
 
-#: What an operator may ask for.
+#: What an operator may choose.
 STRATEGIES = ('auto', 'shared_nas', 'page_cache', 'snapshot', 'off')
 
 #: Where the destination finds the bytes of a disk.
@@ -23,35 +24,41 @@ NONE = 'none'
 class Disk:
     """One disk of the instance.
 
-    :ivar device: what x-dedup-arm calls it: qdev id or QOM path
-    :ivar target: what libvirt calls it: vda
+    :ivar device: its name for x-dedup-arm: qdev ID or QOM path
+    :ivar target: its name in libvirt: vda
     :ivar copy: shared (the destination opens the same bytes), own (this
         migration mirrors it) or none
     :ivar reason: why copy is none
     :ivar size: virtual size
-    :ivar to_copy: what the block migration has to send of it (copy is
-        own)
-    :ivar storage_rate: bytes/s at which the destination reads it, None
-        if that was not measured
+    :ivar to_copy: bytes of it that the block migration sends (copy is own)
+    :ivar storage_rate: bytes/s at which the destination reads it in
+        sequence
+    :ivar scattered_rate: the same for single blocks of 4 KiB, far apart
+    :ivar hint_pages: guest pages with a hint to this disk
+    :ivar valid_share: 0 to 1, share of these whose bytes are still those
+        on the disk, from a sample
     """
 
     device: str
     target: str
     copy: str
     reason: str = ''
-    size: int = 0
-    to_copy: int = 0
+    size: float = 0
+    to_copy: float = 0
     storage_rate: float | None = None
+    scattered_rate: float | None = None
+    hint_pages: int | None = None
+    valid_share: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class End:
-    """One host, and the QEMU that is or will be on it.
+    """One host, and the QEMU that runs or will run the guest there.
 
     :ivar host: its name in Nova
-    :ivar patched: whether this QEMU takes part
+    :ivar patched: whether this QEMU can leave pages out
     :ivar version: of QEMU
-    :ivar reason: why it does not: no agent, stock QEMU, time-out ...
+    :ivar reason: why it cannot: no agent, stock QEMU, timeout ...
     """
 
     host: str
@@ -65,57 +72,68 @@ class Guest:
     """The guest's memory.
 
     :ivar memory: RAM it was given
-    :ivar resident: of that, what QEMU has touched, its own needs included
-        (RSS); the rest is zero
-    :ivar in_use: of that, what is not zero, estimated; None if there is
-        only resident to go by
+    :ivar resident: part of memory that QEMU has touched, its own needs
+        included (RSS); the rest is zero
+    :ivar in_use: part of memory that is not zero, estimated; None if only
+        resident is known
     :ivar in_use_error: standard error of in_use
-    :ivar hint_pages: pages with a hint (query-x-dedup)
-    :ivar dirty_rate: bytes/s, measured just before the migration
-    :ivar map_pages: of hint_pages, those the guest has listed as its page
-        cache
+    :ivar hint_pages: pages with a hint, to whichever disk
+    :ivar valid_share: 0 to 1, share of these whose bytes are still those
+        on the disk; a disk's own share takes precedence
+    :ivar dirty_rate: bytes/s the guest writes to memory
+    :ivar map_pages: pages that the guest has listed as its page cache;
+        hint_pages counts them, Disk.hint_pages may not
     :ivar map_reason: why there are none
-    :ivar disk_write_rate: bytes/s the guest writes to its disks, None if
-        that was not measured
+    :ivar disk_write_rate: bytes/s the guest writes to its disks
     """
 
-    memory: int
-    resident: int
+    memory: float
+    resident: float
     hint_pages: int
     dirty_rate: float
     page_size: int = 4096
     map_pages: int = 0
-    map_reason: str = 'the guest was not asked what it caches'
+    map_reason: str = 'the guest was not asked for its page cache'
     disk_write_rate: float | None = None
     in_use: float | None = None
     in_use_error: float = 0.0
+    valid_share: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """What migration traffic may use between the hosts.
+    """The network between the hosts.
 
-    :ivar configured: live_migration_bandwidth, None for no limit
-    :ivar measured: by a probe or an earlier migration, None if unknown
-    :ivar host_limit: an operator's word on what the network carries,
-        None for none
+    :ivar configured: live_migration_bandwidth, a limit of each migration;
+        None for no limit
+    :ivar measured: by a probe or an earlier migration
+    :ivar host_limit: link_bandwidth of nova.conf
+    :ivar sharers: other migrations under way to the same host; they share
+        its link and its storage
     """
 
     configured: float | None = None
     measured: float | None = None
     host_limit: float | None = None
+    sharers: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
     """How Nova will run this migration.
 
-    :ivar downtime_ms: the longest pause Nova lets QEMU aim at
-    :ivar downtime_steps: (seconds since the start, milliseconds) of
-        Nova's way up to downtime_ms, as of downtime_steps() of
-        nova.virt.libvirt.migration; empty: downtime_ms from the start
-    :ivar switch_over: seconds of the pause that go into steps between
-        libvirt and QEMU
+    :ivar downtime_ms: live_migration_downtime, the highest downtime limit
+        that Nova sets
+    :ivar downtime_steps: (seconds since the start, milliseconds) of the
+        limits that Nova sets one after the other up to downtime_ms, as of
+        downtime_steps() of nova.virt.libvirt.migration; empty: downtime_ms
+        from the start
+    :ivar adapt_downtime_limit: whether the limit is raised before Nova's
+        next step if rounds no longer leave less, see downtime_limit
+    :ivar max_extra_downtime_ms: milliseconds that a migration may take
+        longer than Nova's in its downtime
+    :ivar switch_over: seconds of the downtime that libvirt's own steps
+        take
     :ivar multifd_channels: 0 for the plain stream
     :ivar postcopy: whether Nova may switch to post-copy
     :ivar auto_converge: whether QEMU may slow the guest down
@@ -125,13 +143,15 @@ class Options:
     :ivar force_complete: what happens at timeout: True force-completes
         (post-copy or a pause), False aborts
     :ivar strategy: one of STRATEGIES
-    :ivar strategy_source: who asked for it: flavor, image, nova.conf
+    :ivar strategy_source: where it was set: flavor, image, nova.conf
     :ivar min_gain: share of stock's time, 0 to 1, that a strategy must
         save to be chosen
     """
 
-    downtime_ms: int = 500
+    downtime_ms: float = 500
     downtime_steps: tuple[tuple[float, float], ...] = ()
+    adapt_downtime_limit: bool = True
+    max_extra_downtime_ms: float = 50.0
     switch_over: float = 0.0
     multifd_channels: int = 0
     postcopy: bool = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a migration goes, calculated (P1.3, P1.6, P5.2, P5.5).
+"""How a migration goes, calculated.
 
 Iterative pre-copy over a link, and beside it storage that the destination
 reads.  The rules are those of QEMU 10.0 (migration/migration.c, ram.c) and
@@ -13,12 +13,13 @@ of our part of it (qemu/src/migration/dedup/pace.c):
 * Content and storage are read at the same time.  If the link is done
   first, and is the faster of the two, it takes over from storage so that
   both end together; if storage is the faster one, the link waits.
-* Where a round has not left less than 90 % of the one before, and we look on
-  (settle), the guest may be stopped for as long as it takes.
+* If a round has not left less than 90 % of the one before, and the
+  downtime limit is adapted (downtime_limit), the guest may be stopped for
+  extra_downtime longer than Nova's limit.
 * Auto-converge slows the guest from the second round on in which it
   dirties more than half of what was sent, by 20 %, then 10 % more each
   round.
-* Nova switches to post-copy, where permitted, when a round has not left
+* Nova switches to post-copy, if permitted, when a round has not left
   less than 90 % of the one before (nova.virt.libvirt.migration).
 * libvirt mirrors disks before memory, and what the guest writes to them
   later takes its share of the link.
@@ -29,7 +30,7 @@ Bytes, seconds and bytes per second.
 import dataclasses
 import math
 
-from nova_dedup_migrate.planner import settle
+from nova_dedup_migrate.planner import downtime_limit
 
 #: In the stream: be64 address and flags of a page; and a zero page.
 PAGE_HEADER = 8
@@ -72,11 +73,13 @@ class Case:
     :ivar dirty_duplicate: share of what gets dirty that is on the disk
         soon, 0 to 1
     :ivar downtime: ((since, limit), ...) in seconds, ascending
-    :ivar settled: seconds of downtime that are allowed at most when rounds
-        lead no further; 0: as downtime says
+    :ivar extra_downtime: seconds by which the limits of downtime may be
+        exceeded when rounds lead no further
+    :ivar max_downtime: seconds, the most that this may lead to
     :ivar left: of the downtime limit's worth of memory, what is left
         when QEMU looks and decides to stop the guest
     :ivar devices: of the pause: device state, starting the guest
+    :ivar begun: whether it is under way already, without a set-up
     :ivar disk_bytes: what is mirrored first
     :ivar disk_write_rate: of the guest, to the disks that are mirrored
     """
@@ -92,13 +95,15 @@ class Case:
     page_size: int = 4096
     dirty_duplicate: float = 0.0
     downtime: tuple[tuple[float, float], ...] = ((0.0, 0.3),)
-    settled: float = 0.0
+    extra_downtime: float = 0.0
+    max_downtime: float = math.inf
     left: float = 0.5
     devices: float = 0.02
     postcopy: bool = False
     auto_converge: bool = False
     timeout: float | None = None
     force_complete: bool = False
+    begun: bool = False
     disk_bytes: float = 0.0
     disk_write_rate: float = 0.0
 
@@ -133,7 +138,7 @@ class _Pass:
     read: float
 
 
-def migrate(case):
+def migrate(case: Case) -> Outcome:
     """Return the Outcome of a Case."""
     disk_time, disk_bytes, link = _disks(case)
     outcome = _Memory(dataclasses.replace(
@@ -148,7 +153,7 @@ def migrate(case):
         disk_time=disk_time)
 
 
-def pass_over(case, unique, duplicate):
+def pass_over(case: Case, unique: float, duplicate: float) -> _Pass:
     """Return time, link bytes and storage bytes for so much memory.
 
     :param unique: bytes of pages that go through the link
@@ -168,11 +173,11 @@ def pass_over(case, unique, duplicate):
     if case.storage >= link:
         return _Pass(duplicate / case.storage, content, duplicate)
     both = ((duplicate - case.storage * time) / (link + case.storage))
-    stolen = link * both
-    return _Pass(time + both, content + stolen * wire, duplicate - stolen)
+    resent = link * both
+    return _Pass(time + both, content + resent * wire, duplicate - resent)
 
 
-def _disks(case):
+def _disks(case: Case) -> tuple[float, float, float]:
     """Return time, bytes and what is left of the link for memory."""
     if not case.disk_bytes:
         return 0.0, 0.0, case.link
@@ -184,26 +189,28 @@ def _disks(case):
 class _Memory:
     """The rounds over memory."""
 
-    def __init__(self, case):
+    def __init__(self, case: Case) -> None:
         self._case = case
-        self._time = SETUP
+        self._time = 0.0 if case.begun else SETUP
         self._bytes = case.zero / case.page_size * ZERO_PAGE
         self._read = 0.0
         self._rounds = 0
         self._hot = 0
-        self._settled = 0.0
+        self._wanted = 0.0
         self._working_set = max(
             min(case.unique + case.duplicate, case.working_set),
             case.page_size)
 
-    def run(self):
+    def run(self) -> Outcome:
         """Return the Outcome."""
         case = self._case
         unique, duplicate = case.unique, case.duplicate
         before = math.inf
         while self._rounds < _ROUNDS:
-            allowed = self._limit() * case.link
-            left = min(unique, allowed * case.left)
+            limit = self._limit()
+            # An adapted limit ends rounds; it does not make them longer.
+            left = min(unique, limit * case.link * case.left)
+            allowed = self._adapted(limit) * case.link
             this = pass_over(case, unique - left, duplicate)
             if self._late(this.time):
                 return self._timed_out(unique, duplicate, this)
@@ -216,50 +223,53 @@ class _Memory:
                     and pending > 0.9 * before):
                 return self._end(POSTCOPY, pending)
             if pending > 0.9 * before:
-                self._settled = min(case.settled,
-                                    settle.MARGIN * pending / case.link)
+                self._wanted = downtime_limit.MARGIN * pending / case.link
             before = pending
             duplicate = dirtied * case.dirty_duplicate
             unique = pending - duplicate
         return self._endless(before)
 
-    def _add(self, this):
+    def _add(self, this: _Pass) -> None:
         self._rounds += 1
         self._time += this.time
         self._bytes += this.bytes
         self._read += this.read
 
-    def _limit(self):
-        """Return the downtime limit in force now."""
-        limit = self._settled
-        for since, value in self._case.downtime:
-            if since <= self._time:
-                limit = max(limit, value)
-        return limit
+    def _limit(self) -> float:
+        """Return the downtime limit that Nova has set by now."""
+        return max((limit for since, limit in self._case.downtime
+                    if since <= self._time), default=0.0)
 
-    def _throttle(self):
+    def _adapted(self, limit: float) -> float:
+        """Return the downtime limit in force, given Nova's."""
+        case = self._case
+        return max(limit, min(self._wanted, limit + case.extra_downtime,
+                              case.max_downtime))
+
+    def _throttle(self) -> float:
         if not self._case.auto_converge or self._hot < 2:
             return 1.0
         return max(0.8 - 0.1 * (self._hot - 2), _SLOWEST)
 
-    def _dirty_rate(self):
+    def _dirty_rate(self) -> float:
         return self._case.dirty_rate * self._throttle()
 
-    def _dirtied(self, this):
+    def _dirtied(self, this: _Pass) -> float:
         size = self._working_set
         dirtied = size * -math.expm1(-self._dirty_rate() * this.time / size)
         if dirtied > 0.5 * this.bytes:
             self._hot += 1
         return dirtied
 
-    def _late(self, more):
+    def _late(self, more: float) -> bool:
         timeout = self._case.timeout
         return timeout is not None and self._time + more > timeout
 
-    def _timed_out(self, unique, duplicate, this):
+    def _timed_out(self, unique: float, duplicate: float,
+                   this: _Pass) -> Outcome:
         """Nova's completion timeout comes during a pass."""
         case = self._case
-        time = max(0.0, case.timeout - self._time)
+        time = max(0.0, (case.timeout or 0.0) - self._time)
         done = time / this.time if this.time else 1.0
         self._add(_Pass(time, this.bytes * done, this.read * done))
         pending = (min(self._working_set,
@@ -269,7 +279,7 @@ class _Memory:
             return self._outcome(ABORTED, 0.0, math.inf)
         return self._end(POSTCOPY if case.postcopy else FORCED, pending)
 
-    def _endless(self, pending):
+    def _endless(self, pending: float) -> Outcome:
         case = self._case
         if case.timeout is None:
             return Outcome(math.inf, math.inf, math.inf, NEVER, self._read,
@@ -280,8 +290,8 @@ class _Memory:
             return self._outcome(ABORTED, 0.0, math.inf)
         return self._end(POSTCOPY if case.postcopy else FORCED, pending)
 
-    def _end(self, how, pending):
-        """Send what is pending, with the guest stopped or moved."""
+    def _end(self, how: str, pending: float) -> Outcome:
+        """Send the pending pages, with the guest stopped or moved."""
         case = self._case
         wire = pending * (1 + PAGE_HEADER / case.page_size)
         rest = wire / case.final_link
@@ -291,6 +301,6 @@ class _Memory:
             how, pause + rest,
             pause + (0.0 if how == POSTCOPY else rest))
 
-    def _outcome(self, how, more, downtime):
+    def _outcome(self, how: str, more: float, downtime: float) -> Outcome:
         return Outcome(self._bytes, self._time + more, downtime, how,
                        self._read, rounds=self._rounds)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a migration is to do, and what is expected of it."""
+"""What a migration does, and what is expected of it."""
 
 import dataclasses
 import math
 
-#: The strategy that leaves nothing out: what Nova does without us.
+#: The strategy that leaves nothing out: an ordinary migration.
 STOCK = 'stock'
 SHARED_NAS = 'shared_nas'
 PAGE_CACHE = 'page_cache'
@@ -23,11 +23,11 @@ class Band:
     likely: float
     high: float
 
-    def __contains__(self, value):
+    def __contains__(self, value: float) -> bool:
         return self.low <= value <= self.high
 
     @property
-    def endless(self):
+    def endless(self) -> bool:
         """Whether it is not expected to end."""
         return math.isinf(self.likely)
 
@@ -39,12 +39,11 @@ class Prediction:
     :ivar bytes: on the link, block migration included
     :ivar time: seconds from the start of QEMU's migration, block
         migration included, until the guest runs at the destination
-        alone; infinite where pre-copy does not converge and nothing ends
-        it
-    :ivar downtime: seconds the guest is paused
+        alone; infinite if pre-copy does not converge and nothing ends it
+    :ivar downtime: seconds in which the guest does not run
     :ivar converges: whether pre-copy gets to its end, auto-converge
-        included; if not, post-copy or Nova's completion timeout has to
-        end it, and the band says what that comes to
+        included; if not, post-copy or Nova's completion timeout ends it,
+        which the band allows for
     :ivar end: how it ends, see planner.model: pre-copy, post-copy,
         aborted (then nothing has been migrated), forced, never
     :ivar storage_bytes: what the destination reads from storage
@@ -62,14 +61,14 @@ class Prediction:
     disk_time: float = 0.0
 
     @property
-    def completes(self):
+    def completes(self) -> bool:
         """Whether the guest gets to the destination."""
         return self.end not in ('aborted', 'never')
 
 
 @dataclasses.dataclass(frozen=True)
 class PlanDisk:
-    """A disk as x-dedup-arm is told of it.
+    """An exception for one disk, as x-dedup-arm takes it.
 
     :ivar device: qdev id or QOM path
     :ivar copy: shared or own
@@ -83,17 +82,20 @@ class PlanDisk:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The planner's answer.
+    """The planner's decision for one migration.
 
     :ivar strategy: stock, shared_nas; later page_cache, snapshot
     :ivar disks: exceptions to copy, argument disks of x-dedup-arm
     :ivar copy: default of x-dedup-arm
-    :ivar steal: whether the link may take over from storage
+    :ivar resend: whether the link may take over from storage
     :ivar prediction: of this plan
     :ivar stock: of stock, for comparison
     :ivar explanation: sentences for the operator
-    :ivar reason: why it is stock although something else was asked for,
-        or why something else than what was asked for; '' otherwise
+    :ivar reason: why it is stock although another strategy was set, or why
+        it is another one than was set; '' otherwise
+    :ivar max_downtime_limit_ms: the highest downtime limit that may be set
+        while it runs, see downtime_limit; None: Nova's limits are left as
+        they are
     """
 
     strategy: str
@@ -101,6 +103,7 @@ class Plan:
     stock: Prediction
     disks: tuple[PlanDisk, ...] = ()
     copy: str = 'shared'
-    steal: bool = True
+    resend: bool = True
     explanation: tuple[str, ...] = ()
     reason: str = ''
+    max_downtime_limit_ms: float | None = None

@@ -1,54 +1,85 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making the report of what tasks.record.MigrationRecord knows."""
+"""Building the report of an operation."""
+
+from __future__ import annotations
 
 import dataclasses
 import datetime
 import math
+import typing
 
+from nova_dedup_migrate.hypervisor import progress as hypervisor
+from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.planner import plan as planner_plan
 from nova_dedup_migrate.reports import report
 from nova_dedup_migrate.reports import rounds
 
+if typing.TYPE_CHECKING:
+    # It imports this module.
+    from nova_dedup_migrate.operations import operation as operations
 
-def of_record(record):
+
+def of_operation(operation: operations.Operation) -> report.Report:
     """Return a Report.
 
-    :param record: tasks.record.MigrationRecord, finished or not
+    :param operation: operations.operation.Operation, ended or not
     """
-    latest = record.latest
+    outcome = operation.outcome or 'running'
+    progress = (operation.durable.progress if outcome == 'running'
+                else None)
+    if operation.earlier is not None:
+        return _continued(operation.earlier, operation, outcome, progress)
+    latest = operation.latest
     source = (latest.dedup.source
               if latest is not None and latest.dedup is not None else None)
-    fields = {}
+    fields: dict[str, typing.Any] = {}
     if latest is not None:
         fields.update(_figures(latest, source))
-        fields['downtime_ms'] = _downtime_ms(latest, record.pause)
+        fields['downtime_ms'] = _downtime_ms(latest, operation.downtime)
     made = report.Report(
-        migration_uuid=record.migration_uuid,
-        instance_uuid=record.instance_uuid,
-        source=record.source, destination=record.destination,
-        started_at=_time(record.started_at),
-        finished_at=_time(record.finished_at),
-        outcome=record.outcome or 'running',
-        error=str(record.error or record.failure or '')[:2000],
-        strategy_asked=record.strategy,
-        strategy_source=record.strategy_source,
-        strategy_used=_used(record, source),
-        fallback_reason=record.reason, page_cache=record.page_cache,
-        plan=record.plan,
-        rounds=rounds.summarize(list(record.rounds)),
-        dedup_incoming=_plain(record.incoming),
-        warnings=tuple(record.warnings), **fields)
+        migration_uuid=operation.migration_uuid,
+        instance_uuid=operation.instance_uuid,
+        source=operation.source, destination=operation.destination,
+        started_at=_time(operation.durable.started_at),
+        finished_at=_finished_at(operation),
+        outcome=outcome, phase=operation.phase, progress=progress,
+        error=_error(operation),
+        strategy_requested=operation.strategy,
+        strategy_source=operation.strategy_source,
+        strategy_used=_used(operation, source),
+        fallback_reason=operation.reason, page_cache=operation.page_cache,
+        plan=operation.plan,
+        rounds=rounds.summarize(list(operation.rounds)),
+        dedup_incoming=_plain(operation.incoming),
+        warnings=tuple(operation.warnings), **fields)
     return dataclasses.replace(made, prediction_error=compare(made))
 
 
-def compare(made):
-    """Return PredictionError of a Report, None if it has no outcome."""
+def _continued(earlier: report.Report, operation: operations.Operation,
+               outcome: str, progress: report.Progress | None
+               ) -> report.Report:
+    """Return the Report of an operation that an earlier process began."""
+    return dataclasses.replace(
+        earlier, outcome=outcome, progress=progress, phase=operation.phase,
+        destination=operation.destination or earlier.destination,
+        error=_error(operation) or earlier.error,
+        fallback_reason=earlier.fallback_reason or operation.reason,
+        finished_at=_finished_at(operation),
+        warnings=earlier.warnings + tuple(operation.warnings))
+
+
+def _error(operation: operations.Operation) -> str:
+    return str(operation.error or operation.failure or '')[:2000]
+
+
+def compare(made: report.Report) -> report.PredictionError | None:
+    """Return the PredictionError of a Report, None if not completed."""
     if made.outcome != 'completed' or made.plan is None:
         return None
     expected = (made.plan.stock
                 if made.strategy_used == planner_plan.STOCK
                 else made.plan.prediction)
-    # QEMU's figures are about memory.
+    # The figures of QEMU are those of memory alone.
     memory = expected.bytes.likely - expected.disk_bytes
     duration = expected.time.likely - expected.disk_time
     return report.PredictionError(
@@ -58,7 +89,9 @@ def compare(made):
                                 expected.downtime.likely * 1000))
 
 
-def _figures(latest, source):
+def _figures(latest: hypervisor.Progress,
+             source: statistics.SourceStatistics | None
+             ) -> dict[str, typing.Any]:
     storage = latest.pages.storage
     return {
         'pages': report.Paths(latest.pages.peer, latest.pages.zero, storage),
@@ -73,42 +106,48 @@ def _figures(latest, source):
         'dedup_source': _plain(source)}
 
 
-def _downtime_ms(latest, pause):
-    """Return QEMU's figure, that of its events if it could not be had."""
-    if latest.downtime_ms is None and pause is not None:
-        return round(pause * 1000)
+def _downtime_ms(latest: hypervisor.Progress,
+                 downtime: float | None) -> int | None:
+    """Return the figure of QEMU, else the one from its events."""
+    if latest.downtime_ms is None and downtime is not None:
+        return round(downtime * 1000)
     return latest.downtime_ms
 
 
-def _used(record, source):
-    """Return the strategy that had any effect."""
-    if record.plan is None or source is None or not source.record_pages:
+def _used(operation: operations.Operation,
+          source: statistics.SourceStatistics | None) -> str:
+    """Return the strategy that had an effect."""
+    if operation.plan is None or source is None or not source.record_pages:
         return planner_plan.STOCK
-    return record.plan.strategy
+    return operation.plan.strategy
 
 
-def _time(seconds):
-    if seconds is None:
-        return None
+def _finished_at(operation: operations.Operation
+                 ) -> datetime.datetime | None:
+    seconds = operation.finished_at
+    return None if seconds is None else _time(seconds)
+
+
+def _time(seconds: float) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
 
 
-def _plain(statistics):
-    """Return figures as a dict, of a dataclass or a versioned object."""
-    if statistics is None:
+def _plain(figures: typing.Any) -> dict[str, typing.Any] | None:
+    """Return the dict of a dataclass or a versioned object."""
+    if figures is None:
         return None
-    if dataclasses.is_dataclass(statistics):
-        return dataclasses.asdict(statistics)
-    return {name: getattr(statistics, name) for name in statistics.fields}
+    if dataclasses.is_dataclass(figures) and not isinstance(figures, type):
+        return dataclasses.asdict(figures)
+    return {name: getattr(figures, name) for name in figures.fields}
 
 
-def _percent(outcome, expected):
+def _percent(outcome: float | None, expected: float) -> float | None:
     if outcome is None or not math.isfinite(expected) or expected <= 0:
         return None
     return round((outcome / expected - 1) * 100, 1)
 
 
-def _difference(outcome, expected):
+def _difference(outcome: float | None, expected: float) -> float | None:
     if outcome is None or not math.isfinite(expected):
         return None
     return round(outcome - expected, 1)

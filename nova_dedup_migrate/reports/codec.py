@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports as JSON and back.
+"""Encoding of reports as JSON.
 
-The format is that of reports.report.  JSON has no infinity: in a band of
-a prediction null stands for it, elsewhere a number that is not finite
-becomes null.
+reports.report has the format.  JSON has no infinity: null replaces it in
+the bands of a prediction, and any other number that is not finite.
 """
 
 import json
 import math
+import typing
 
 import cattrs
 from cattrs.preconf import json as preconf
@@ -15,26 +15,27 @@ from cattrs.preconf import json as preconf
 from nova_dedup_migrate.planner import plan
 from nova_dedup_migrate.reports import report
 
+_Kind = typing.TypeVar('_Kind')
 _BAND = ('low', 'likely', 'high')
 
 
-def _finite(value):
+def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _band(value, _type):
-    return plan.Band(*(math.inf if value[name] is None
-                       else float(value[name]) for name in _BAND))
+def _band(value: dict[str, float | None], _type: type) -> plan.Band:
+    return plan.Band(*(math.inf if limit is None else float(limit)
+                       for limit in (value[name] for name in _BAND)))
 
 
-def _text(value, _type):
-    # cattrs would make text of anything.
+def _text(value: typing.Any, _type: type) -> str:
+    # cattrs would convert any value to text.
     if not isinstance(value, str):
         raise TypeError('expected text')
     return value
 
 
-def _converter():
+def _converter() -> preconf.JsonConverter:
     converter = preconf.make_converter()
     converter.register_structure_hook(str, _text)
     converter.register_unstructure_hook(float, _finite)
@@ -49,37 +50,54 @@ def _converter():
 _CONVERTER = _converter()
 
 
-def plain(value):
-    """Return a Report as what JSON knows: dicts, lists, numbers, text."""
-    return _CONVERTER.unstructure(value)
+def plain(value: typing.Any) -> dict[str, typing.Any]:
+    """Return a dataclass as dicts, lists, numbers and text."""
+    return typing.cast(dict[str, typing.Any], _CONVERTER.unstructure(value))
 
 
-def _no_constant(name):
-    raise ValueError('%s is no JSON' % name)
+def _no_constant(name: str) -> typing.NoReturn:
+    raise ValueError('%s is not valid JSON' % name)
 
 
-def encode(value):
+def encode(value: report.Report) -> bytes:
     """Return a Report as bytes of JSON."""
     return json.dumps(plain(value), indent=1, allow_nan=False).encode()
 
 
-def decode(data):
+def decode(data: bytes) -> report.Report:
     """Return the Report of bytes of JSON.
 
+    :raises ValueError: they are not a report; the message has the reason
+    """
+    try:
+        return structure(json.loads(data, parse_constant=_no_constant))
+    except RecursionError as error:
+        raise ValueError('the JSON is nested too deeply') from error
+
+
+def structure(value: typing.Any) -> report.Report:
+    """Return the Report of dicts, lists, numbers and text.
+
+    :raises ValueError: they are not a report; the message has the reason
+    """
+    if not isinstance(value, dict):
+        raise ValueError('the report is not a JSON object')
+    version = value.get('version')
+    if version != report.VERSION:
+        raise ValueError('report version %.40r; this release reads %d'
+                         % (version, report.VERSION))
+    return structure_as(value, report.Report, 'report')
+
+
+def structure_as(value: typing.Any, kind: type[_Kind], path: str) -> _Kind:
+    """Return an object of a dataclass of what JSON has.
+
+    :param kind: the dataclass
+    :param path: how the object is named in errors
     :raises ValueError: with what is wrong
     """
     try:
-        value = json.loads(data, parse_constant=_no_constant)
-    except RecursionError as error:
-        raise ValueError('it is nested too deeply') from error
-    if not isinstance(value, dict):
-        raise ValueError('it is not a JSON object')
-    version = value.get('version')
-    if version != report.VERSION:
-        raise ValueError('its version is %.40r, this release reads %d'
-                         % (version, report.VERSION))
-    try:
-        return _CONVERTER.structure(value, report.Report)
+        return _CONVERTER.structure(value, kind)
     except cattrs.BaseValidationError as error:
         raise ValueError('; '.join(
-            cattrs.transform_error(error, path='report'))) from error
+            cattrs.transform_error(error, path=path))) from error

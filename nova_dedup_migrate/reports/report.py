@@ -2,12 +2,12 @@
 """The report of one live migration.
 
 JSON, one object, the names of the fields below; bytes, pages, seconds
-unless a name says otherwise.  Times are ISO 8601 in UTC.  null stands
-for "not known"; of a prediction's bands for "never".
+unless a name has another unit.  Times are ISO 8601 in UTC.  null stands
+for "not known", in the bands of a prediction for "without end".
 
-VERSION grows when a field changes its meaning or goes away.  A field
-that is added has a default and changes nothing; fields that are not
-known are dropped, so that files of a later minor release can be read.
+VERSION is increased if a field changes its meaning or is removed.  A new
+field has a default and needs no new version; unknown fields are dropped,
+so that files of a later minor release can be read.
 """
 
 import dataclasses
@@ -17,17 +17,17 @@ from nova_dedup_migrate.pagecache import answer
 from nova_dedup_migrate.planner import plan as planner_plan
 
 VERSION = 1
-#: running: the migration goes on, or nova-compute was killed meanwhile
+#: running: also if nova-compute was killed and has not started again
 OUTCOMES = ('running', 'completed', 'cancelled', 'failed')
 
 
 @dataclasses.dataclass(frozen=True)
 class Paths:
-    """Pages or bytes by the path they took, as often as they went.
+    """Pages or bytes by path; a page counts each time it is sent.
 
-    :ivar peer: content through the link
-    :ivar zero: known to be zero
-    :ivar storage: read by the destination from its storage
+    :ivar peer: sent over the link
+    :ivar zero: announced as zero
+    :ivar storage: read by the destination from storage
     """
 
     peer: int = 0
@@ -40,14 +40,14 @@ class Round:
     """One pass over the guest's memory, at its end.
 
     :ivar number: from 1 on
-    :ivar seconds: how long it took
+    :ivar seconds: duration
     :ivar pages: in this round
-    :ivar transferred_bytes: through the link, in this round
-    :ivar remaining_bytes: still missing at the destination
+    :ivar transferred_bytes: over the link, in this round
+    :ivar remaining_bytes: not yet at the destination
     :ivar link_rate: bytes/s
     :ivar dirty_rate: bytes/s
-    :ivar refused_pages: records the destination could not use, so far
-    :ivar stolen_pages: sent in full as storage was slower, so far
+    :ivar refused_pages: records refused by the destination, so far
+    :ivar resent_pages: sent in full because storage was slower, so far
     """
 
     number: int
@@ -58,18 +58,33 @@ class Round:
     link_rate: float = 0.0
     dirty_rate: float = 0.0
     refused_pages: int = 0
-    stolen_pages: int = 0
+    resent_pages: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """Progress of a migration.
+
+    :ivar share: 0 to 1 of the bytes to move, disks included; it falls if
+        the guest writes faster than the link sends
+    :ivar seconds_left: predicted, null for "without end"
+    :ivar at: seconds since the epoch, time of the calculation
+    """
+
+    share: float
+    seconds_left: float | None
+    at: float
 
 
 @dataclasses.dataclass(frozen=True)
 class PredictionError:
-    """How far the outcome was from the likely value of the prediction.
+    """Difference between the outcome and the likely value predicted.
 
-    The prediction is that of the strategy that was used in the end.
+    The prediction is the one for strategy_used.
 
-    :ivar time_percent: positive: it took longer than predicted
-    :ivar bytes_percent: positive: more went through the link
-    :ivar downtime_ms: positive: the pause was longer
+    :ivar time_percent: positive: longer than predicted
+    :ivar bytes_percent: positive: more bytes than predicted
+    :ivar downtime_ms: positive: a longer downtime than predicted
     """
 
     time_percent: float | None = None
@@ -81,37 +96,39 @@ class PredictionError:
 class Report:
     """See the module for units.
 
-    :ivar migration_uuid: Nova's
-    :ivar instance_uuid: Nova's
-    :ivar source: host, as Nova knows it
-    :ivar destination: host, as Nova knows it
+    :ivar migration_uuid: as in openstack server migration list
+    :ivar instance_uuid: as in openstack server list
+    :ivar source: host, as in nova.conf
+    :ivar destination: host, as in nova.conf
     :ivar outcome: one of OUTCOMES
-    :ivar error: what Nova's operation failed with, ''
-    :ivar strategy_asked: auto, shared_nas, page_cache, snapshot, off
-    :ivar strategy_source: by whom: flavor, image, nova.conf
-    :ivar strategy_used: stock, shared_nas ...: what it was in the end
+    :ivar phase: of the operation, see operations.operation
+    :ivar progress: of a running migration; null if not known yet
+    :ivar error: of Nova's live migration, '' if it had none
+    :ivar strategy_requested: auto, shared_nas, page_cache, snapshot, off
+    :ivar strategy_source: where it is set: flavor, image, nova.conf
+    :ivar strategy_used: stock, shared_nas, page_cache
     :ivar fallback_reason: why it is, or became, an ordinary migration
-    :ivar page_cache: what became of asking the guest what it caches, see
-        pagecache.answer; null if it never came to that
-    :ivar plan: what was planned and predicted; null if it never came to
-        that
-    :ivar prediction_error: prediction against outcome, of a completed
-        migration
-    :ivar rounds: pass by pass; the last ones of very long migrations are
-        one
+    :ivar page_cache: outcome of the request for the guest's page-cache
+        listing, see pagecache.answer; null if the migration failed before
+    :ivar plan: the plan and its predictions; null if the migration failed
+        before
+    :ivar prediction_error: outcome compared with the prediction; null if
+        not completed
+    :ivar rounds: passes over memory; the last ones of a very long
+        migration are merged
     :ivar pages: by path
-    :ivar bytes: by path; peer: memory content, zero: memory that was only
-        said to be zero, storage: read there and placed
-    :ivar link_bytes: what memory took on the link; what libvirt mirrors
-        of disks is not in it
-    :ivar digest_failures: pages that did not hold what was announced;
-        they were sent in full
-    :ivar storage_failures: pages that could not be read; likewise
-    :ivar total_time: seconds, as QEMU counts; null if it was not seen
-    :ivar downtime_ms: the guest's pause
+    :ivar bytes: guest memory by path
+    :ivar link_bytes: bytes of memory migration on the link, without
+        mirrored disks
+    :ivar digest_failures: pages whose bytes on disk had another digest;
+        they were sent over the link
+    :ivar storage_failures: pages that the destination could not read;
+        they were sent over the link
+    :ivar total_time: seconds, from QEMU
+    :ivar downtime_ms: milliseconds, from QEMU
     :ivar dedup_source: SourceStatistics of query-x-dedup
-    :ivar dedup_incoming: what the destination's QEMU counted
-    :ivar warnings: what went wrong in our own part, sentences
+    :ivar dedup_incoming: counters of the destination's QEMU
+    :ivar warnings: errors of this project that did not stop the migration
     """
 
     migration_uuid: str
@@ -121,8 +138,10 @@ class Report:
     started_at: datetime.datetime
     finished_at: datetime.datetime | None = None
     outcome: str = 'running'
+    phase: str = ''
+    progress: Progress | None = None
     error: str = ''
-    strategy_asked: str = 'auto'
+    strategy_requested: str = 'auto'
     strategy_source: str = ''
     strategy_used: str = planner_plan.STOCK
     fallback_reason: str = ''

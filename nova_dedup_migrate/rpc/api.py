@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asking the agent of another host."""
+"""The client of the agent of a host."""
+
+from __future__ import annotations
 
 import logging
+from typing import Any
+from typing import TypeVar
 
+from oslo_config import cfg
 import oslo_messaging as messaging
 
 from nova_dedup_migrate import deadline
+from nova_dedup_migrate.conf import upgrade_levels
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.rpc import transport as rpc_transport
@@ -14,75 +20,102 @@ LOG = logging.getLogger(__name__)
 
 _BUS = deadline.Runner('the message bus', 64)
 
-#: Seconds that a call may take beyond its time-out: oslo.messaging's ends
-#: the wait for an answer, and not that for a bus that is away.
+#: Seconds that a call may take beyond its time-out: that of
+#: oslo.messaging covers the wait for an answer, and not that for a bus
+#: that is away.
 MARGIN = 2.0
-#: Of the caller's time, what the agent may use up; the rest is the bus's.
+#: Of the caller's time, the share for the agent; the rest is the bus's.
 BUDGET = 0.8
-#: Seconds for an answer there is nothing to do for.
+#: Seconds for an answer that takes no work.
 PROMPT = 2.0
-#: Seconds for the offer of a port: the agent waits up to link.PATIENCE for
-#: another measurement to end.
+#: Seconds for the offer of a port: the agent waits up to link.PATIENCE
+#: until another measurement has ended.
 OFFER = 5.0
+
+_Reply = TypeVar('_Reply')
 
 
 class AgentAPI:
     """Client of nova-dedup-migrate-agent.
 
-    Every method may raise errors.AgentUnavailable and nothing else on
-    account of the agent or of the bus.  The agent that is asked is that
-    of the host named, as Nova names it.
+    Each method calls the agent of the host named, as Nova names it.  If
+    the agent or the bus fails, it raises errors.AgentUnavailable and
+    nothing else; AgentRefused is a subclass for requests that an agent
+    refuses for a reason.
 
-    How long an answer is waited for depends on what there is to do for
-    it; a migration waits that long for an agent that hangs.
+    A migration waits for an agent that hangs as long as this:
 
-    ==========  =========================================================
-    hello       PROMPT; whoever does not answer is asked nothing else
-    facts       timeout: disks are looked at and read
-    link_probe  OFFER, at most timeout
-    incoming    the wait that is asked for, and PROMPT
-    ==========  =========================================================
+    ============  =======================================================
+    hello         PROMPT; an agent that does not answer it gets no other
+                  request
+    survey        timeout: the guest is sampled if no sample is recent
+    facts         timeout: disks are opened and read
+    link_probe    OFFER, at most timeout
+    incoming      the wait in the request, and PROMPT
+    guest_state   timeout
+    forget_guest  PROMPT
+    ============  =======================================================
 
     Version history:
 
-    * 1.0 - facts, link_probe, incoming.
-    * 1.1 - hello.
-    * 1.2 - guest_state.
-    * 1.3 - forget_guest.
+    * 1.0 - hello, survey, facts, link_probe, incoming, guest_state,
+      forget_guest.
 
-    A method that needs a later version asks can_send_version() and falls
-    back on an earlier one, with its objects as that version had them.
+    A method that needs a later version checks can_send_version() and
+    falls back on an earlier one, with its objects as that version had
+    them.
 
     :param transport: of rpc.transport.get_transport, or Nova's own
-    :param timeout: seconds to wait for facts
-    :param version_cap: the latest version all agents understand, while
-        the hosts of a cloud are upgraded one by one
+    :param timeout: seconds to wait for facts and surveys
+    :param version_cap: the latest version all agents know, while the
+        hosts of a cloud are upgraded one by one
     """
 
-    def __init__(self, transport, timeout, version_cap=None):
+    def __init__(self, transport: messaging.RPCTransport, timeout: float,
+                 version_cap: str | None = None) -> None:
         self._timeout = timeout
         self._client = rpc_transport.get_client(transport, timeout,
                                                 version_cap)
 
-    def hello(self, ctxt, host):
-        """Return if the agent of a host answers at all.
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts,
+                  transport: messaging.RPCTransport | None = None
+                  ) -> AgentAPI:
+        """Make a client as the configuration has it.
 
-        An agent of version 1.0 says that it does not know the question,
-        which is an answer.
+        :param conf: with conf.dedup_migrate registered
+        :param transport: default a new one
         """
-        if not self._client.can_send_version('1.1'):
-            return
-        try:
-            self._call(ctxt, host, 'hello', bool, PROMPT, '1.1')
-        except errors.AgentVersion:
-            LOG.debug('The dedup agent of %s does not know hello', host)
+        upgrade_levels.register_opts(conf)
+        return cls(transport or rpc_transport.get_transport(conf),
+                   conf.dedup_migrate.rpc_timeout,
+                   conf.upgrade_levels.dedup_migrate_agent)
 
-    def facts(self, ctxt, host, request):
-        """Ask a destination what a migration to it can leave out.
+    def hello(self, ctxt: Any, host: str) -> None:
+        """Return if the agent of a host answers at all."""
+        self._call(ctxt, host, 'hello', bool, PROMPT)
 
-        It also tells the agent that the migration is about to begin, see
-        incoming().
+    def survey(self, ctxt: Any, host: str,
+               request: objects.DedupSurveyRequest
+               ) -> objects.DedupSurveyReply:
+        """Return a sample of a guest and the rate of a link.
 
+        :param host: the one that runs the guest
+        :param request: DedupSurveyRequest, whose budget is set here
+        """
+        request.budget = self._timeout * BUDGET
+        return self._call(ctxt, host, 'survey', objects.DedupSurveyReply,
+                          self._timeout, request=request)
+
+    def facts(self, ctxt: Any, host: str,
+              request: objects.DedupFactsRequest
+              ) -> objects.DedupFactsReply:
+        """Return what a migration to a destination can leave out.
+
+        It announces the migration to the agent, for incoming() and
+        forget_guest().
+
+        :param host: the destination
         :param request: DedupFactsRequest, whose budget is set here;
             identity.challenge makes its disks
         :returns: DedupFactsReply with the disks of the request in order
@@ -96,20 +129,22 @@ class AgentAPI:
                 host, 'its answer is about other disks')
         return reply
 
-    def link_probe(self, ctxt, host, request):
-        """Ask a destination to take bytes, to measure the link to it.
+    def link_probe(self, ctxt: Any, host: str,
+                   request: objects.DedupLinkRequest
+                   ) -> objects.DedupLinkOffer:
+        """Have a destination take bytes, to measure the link to it.
 
-        :param request: DedupLinkRequest
         :returns: DedupLinkOffer for agent.link.measure
         """
         return self._call(ctxt, host, 'link_probe', objects.DedupLinkOffer,
                           min(self._timeout, OFFER), request=request)
 
-    def incoming(self, ctxt, host, instance_uuid, migration_uuid, wait=5.0):
+    def incoming(self, ctxt: Any, host: str, instance_uuid: str,
+                 migration_uuid: str, wait: float = 5.0
+                 ) -> objects.DedupIncomingReply:
         """Return what the destination's QEMU did in a migration.
 
         :param wait: seconds the agent waits for QEMU to be done
-        :returns: DedupIncomingReply
         """
         request = objects.DedupIncomingRequest(
             instance_uuid=instance_uuid, migration_uuid=migration_uuid,
@@ -118,31 +153,44 @@ class AgentAPI:
                           objects.DedupIncomingReply,
                           wait + PROMPT, request=request)
 
-    def guest_state(self, ctxt, host, instance_uuid):
-        """Return whether an instance is on a host.
+    def guest(self, ctxt: Any, host: str, instance_uuid: str
+              ) -> objects.DedupGuestReply:
+        """Return what libvirt of a host has of an instance."""
+        reply = self._call(ctxt, host, 'guest_state',
+                           objects.DedupGuestReply, self._timeout,
+                           request=objects.DedupGuestRequest(
+                               instance_uuid=instance_uuid))
+        if reply.uuid != instance_uuid:
+            raise errors.AgentUnavailable(
+                host, 'its answer is about instance %s' % reply.uuid)
+        return reply
 
-        :returns: one of objects.GUEST_STATES
-        """
-        return self._call(ctxt, host, 'guest_state',
-                          objects.DedupGuestReply, self._timeout, '1.2',
-                          request=objects.DedupGuestRequest(
-                              instance_uuid=instance_uuid)).state
+    def guest_state(self, ctxt: Any, host: str, instance_uuid: str) -> str:
+        """Return where an instance is, one of objects.GUEST_STATES."""
+        return self.guest(ctxt, host, instance_uuid).state
 
-    def forget_guest(self, ctxt, host, instance_uuid):
-        """Have libvirt of a host forget a guest that does not run there.
+    def forget_guest(self, ctxt: Any, host: str, instance_uuid: str,
+                     migration_uuid: str) -> bool:
+        """Have libvirt undefine the shut-off guest of a failed migration.
 
+        :param host: its destination
+        :param migration_uuid: of that migration, as in facts()
         :returns: whether there was one
+        :raises AgentRefused: it is not certain that it is one
         """
-        return self._call(ctxt, host, 'forget_guest', bool, PROMPT, '1.3',
-                          request=objects.DedupGuestRequest(
-                              instance_uuid=instance_uuid))
+        return self._call(ctxt, host, 'forget_guest', bool, PROMPT,
+                          request=objects.DedupForgetRequest(
+                              instance_uuid=instance_uuid,
+                              migration_uuid=migration_uuid))
 
-    def _call(self, ctxt, host, method, reply_class, timeout,
-              version='1.0', **arguments):
+    def _call(self, ctxt: Any, host: str, method: str,
+              reply_class: type[_Reply], timeout: float,
+              version: str = '1.0', **arguments: Any) -> _Reply:
         if not self._client.can_send_version(version):
             raise errors.AgentUnavailable(
-                host, '%s needs version %s of the agent, and the version is '
-                'capped' % (method, version))
+                host, '%s needs version %s of the agent, and [upgrade_'
+                'levels] dedup_migrate_agent allows none that has it'
+                % (method, version))
         client = self._client.prepare(server=host, version=version,
                                       timeout=timeout)
         try:
@@ -167,14 +215,20 @@ class AgentAPI:
         return reply
 
 
-def _failure(host, error):
-    """Return the AgentUnavailable that says what went wrong."""
+#: What an agent raises, by name, to refuse a request.
+_REFUSALS = ('ProbeRefused', 'LinkInUse', 'ForgetRefused')
+
+
+def _failure(host: str, error: Exception) -> errors.AgentUnavailable:
+    """Return the AgentUnavailable that has the cause in words."""
     name, text = type(error).__name__, str(error)
     if isinstance(error, messaging.RemoteError):
         name, text = error.exc_type, error.value
     # of exceptions of Python in the agent, a traceback follows
-    text = (str(text).splitlines() or [''])[0][:200]
-    name = name.removesuffix('_Remote')
+    text = (str(text).splitlines() or [''])[0][:objects.MAX_REASON]
+    name = str(name).removesuffix('_Remote')
+    if name in _REFUSALS:
+        return errors.AgentRefused(host, text, name)
     if name in ('UnsupportedVersion', 'NoSuchMethod',
                 'IncompatibleObjectVersion'):
         return errors.AgentVersion(host, 'it is of another version: ' + text)
@@ -185,6 +239,7 @@ def _failure(host, error):
             and not isinstance(error, messaging.RemoteError)):
         return errors.AgentUnavailable(host,
                                        'the message bus failed: ' + text)
-    LOG.warning('Asking the dedup agent of %s failed', host, exc_info=error)
+    LOG.warning('The request to the dedup agent of %s failed', host,
+                exc_info=error)
     return errors.AgentUnavailable(host,
                                    'it failed with %s: %s' % (name, text))

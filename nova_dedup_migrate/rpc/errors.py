@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors of the RPC layer."""
 
+from __future__ import annotations
+
 from nova_dedup_migrate import errors
 
 
@@ -16,12 +18,28 @@ class AgentUnavailable(errors.DedupMigrateError):
 
     template = 'the dedup agent of {host} is not available: {reason}'
 
-    def __init__(self, host, reason):
+    host: str
+    reason: str
+
+    def __init__(self, host: str, reason: object) -> None:
         super().__init__(host=host, reason=reason)
 
 
 class AgentVersion(AgentUnavailable):
-    """It answered that it is of another version."""
+    """The agent has another version of the API."""
+
+
+class AgentRefused(AgentUnavailable):
+    """The agent works, and refuses this request; reason is its own.
+
+    :ivar kind: name of the error in agent.errors
+    """
+
+    template = 'the dedup agent of {host} refuses the request: {reason}'
+
+    def __init__(self, host: str, reason: object, kind: str) -> None:
+        super().__init__(host, reason)
+        self.kind = kind
 
 
 class MalformedMessage(errors.DedupMigrateError, ValueError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agents of two hosts tell each other.
+"""What agents and nova-compute send each other.
 
 Every object is versioned; tests/unit/rpc/test_objects.py pins the fields
 of each version.  Every field is checked and capped where it is set, and
@@ -9,6 +9,11 @@ the field's default, or is refused if there is none.
 Sizes and offsets are in bytes, times in seconds, rates in bytes per
 second.
 """
+
+from __future__ import annotations
+
+from typing import Any
+from typing import TYPE_CHECKING
 
 from oslo_versionedobjects import base
 
@@ -24,6 +29,8 @@ MAX_PATH = 4096
 MAX_REASON = 1024
 #: Identifiers of one block device.
 MAX_IDENTIFIERS = 16
+#: Migrations to one host that are remembered.
+MAX_MIGRATIONS = 1024
 #: 256 bits in hexadecimal.
 HEX_256 = '[0-9a-f]{64}'
 
@@ -33,9 +40,23 @@ KINDS = ('file', 'block', 'rbd', 'other')
 #: bytes the source has open, it has a disk of its own that this migration
 #: can fill, or neither.
 COPIES = ('shared', 'own', 'none')
-#: What an instance does on a host: it has its QEMU there and is there to
-#: stay, running or paused; a migration to the host has not ended yet; or
-#: it has no QEMU there.
+#: Characters of QEMU's path of a disk's device.
+MAX_DEVICE = 512
+#: Where an instance is, as one host sees it.
+#:
+#: here
+#:     This host has the guest: it runs, is paused, or has crashed and its
+#:     QEMU stays.  In post-copy this is the destination from the switch
+#:     on, "running (post-copy)", also while pages are missing and if the
+#:     link breaks, "running" or "paused (post-copy failed)".
+#: arriving
+#:     A migration to this host has not switched over; the guest is still
+#:     at its source.
+#: none
+#:     This host does not have the guest: there is no QEMU, or only that of
+#:     a source which has switched to post-copy, "paused (post-copy)" or
+#:     "paused (post-copy failed)".  Such a guest has left; it cannot
+#:     continue here.
 GUEST_STATES = ('here', 'arriving', 'none')
 
 
@@ -45,18 +66,25 @@ class DedupObject(base.VersionedObject):
     OBJ_SERIAL_NAMESPACE = 'nova_dedup_migrate_object'
     OBJ_PROJECT_NAMESPACE = 'nova_dedup_migrate'
 
-    def __init__(self, context=None, **kwargs):
+    if TYPE_CHECKING:
+        # The fields, which the registry makes properties of.
+        def __getattr__(self, name: str) -> Any: ...
+
+        def __setattr__(self, name: str, value: Any) -> None: ...
+
+    def __init__(self, context: Any = None, **kwargs: Any) -> None:
         super().__init__(context, **kwargs)
         if kwargs:
             self._complete()
 
     @classmethod
-    def _obj_from_primitive(cls, context, objver, primitive):
+    def _obj_from_primitive(cls, context: Any, objver: str,
+                            primitive: dict[str, Any]) -> DedupObject:
         self = super()._obj_from_primitive(context, objver, primitive)
         self._complete()
         return self
 
-    def _complete(self):
+    def _complete(self) -> None:
         self.obj_set_defaults()
         missing = [name for name in self.fields
                    if not self.obj_attr_is_set(name)]
@@ -69,7 +97,7 @@ class DedupObject(base.VersionedObject):
 class DedupNodeClaim(DedupObject):
     """One image of a disk's backing chain, as the source has it open.
 
-    What identifies it depends on its kind; agent/identity tells how.
+    What identifies it depends on its kind; see identity/answer.py.
     """
 
     VERSION = '1.0'
@@ -155,8 +183,10 @@ class DedupDiskAnswer(DedupObject):
         # why it is what it is, always a sentence
         'reason': fields.TextField(MAX_REASON),
         'size': fields.optional(fields.CountField, fields.MAX_OFFSET),
-        # None: not measured
+        # reads of 1 MiB, eight at a time; None: not measured
         'storage_rate': fields.optional(fields.NumberField),
+        # reads of 4 KiB at random offsets, eight at a time
+        'scattered_rate': fields.optional(fields.NumberField),
         'chain': fields.ObjectsField('DedupNodeAnswer', MAX_CHAIN,
                                      default=[]),
     }
@@ -178,6 +208,74 @@ class DedupFactsReply(DedupObject):
         # in the order of the request
         'disks': fields.ObjectsField('DedupDiskAnswer', MAX_DISKS,
                                      default=[]),
+        # other migrations to this host that were announced by facts() and
+        # are under way
+        'incoming_migrations': fields.CountField(MAX_MIGRATIONS, default=0),
+    }
+
+
+@base.VersionedObjectRegistry.register
+class DedupSurveyRequest(DedupObject):
+    """What is known about a guest of the host, and a link from it."""
+
+    VERSION = '1.0'
+
+    fields = {
+        'instance_uuid': fields.UUIDField(),
+        # host whose link is asked for; None: none
+        'destination': fields.optional(fields.TextField, 255),
+        # an older sample is replaced by a new one
+        'max_age': fields.NumberField(),
+        # how long the caller waits for the answer
+        'budget': fields.NumberField(default=5.0),
+    }
+
+
+@base.VersionedObjectRegistry.register
+class DedupDiskHints(DedupObject):
+    """Guest pages that are said to hold the content of one disk."""
+
+    VERSION = '1.0'
+
+    fields = {
+        # QEMU's path of the device, as x-dedup-arm takes it
+        'device': fields.TextField(MAX_DEVICE),
+        'pages': fields.CountField(),
+        # pages whose block was read and compared, and that agreed
+        'sampled': fields.CountField(default=0),
+        'valid': fields.CountField(default=0),
+    }
+
+
+@base.VersionedObjectRegistry.register
+class DedupSurveyReply(DedupObject):
+    """A sample of a guest; a figure that is None was not to be had."""
+
+    VERSION = '1.0'
+
+    fields = {
+        # False: there is no sample of the guest, and why; only the link's
+        # fields hold then
+        'known': fields.FlagField(),
+        'reason': fields.TextField(MAX_REASON, default=''),
+        # of the sample
+        'age': fields.NumberField(default=0.0),
+        'dirty_rate': fields.optional(fields.NumberField),
+        'disk_write_rate': fields.optional(fields.NumberField),
+        # bytes of memory that are not zero, and the standard error
+        'in_use': fields.optional(fields.NumberField),
+        'in_use_error': fields.optional(fields.NumberField),
+        # empty if QEMU does not count by disk
+        'hints': fields.ObjectsField('DedupDiskHints', MAX_DISKS,
+                                     default=[]),
+        # pages with a hint to any disk
+        'hint_pages': fields.CountField(default=0),
+        # pages known from a page-cache map
+        'map_pages': fields.CountField(default=0),
+        # to the destination; None: not known, and link_reason why
+        'link_rate': fields.optional(fields.NumberField),
+        'link_age': fields.optional(fields.NumberField),
+        'link_reason': fields.TextField(MAX_REASON, default=''),
     }
 
 
@@ -258,14 +356,35 @@ class DedupGuestRequest(DedupObject):
 
 @base.VersionedObjectRegistry.register
 class DedupGuestReply(DedupObject):
+    """Where an instance is, for who has asked libvirt, too."""
+
     VERSION = '1.0'
 
     fields = {
+        # of the instance, as in the request
+        'uuid': fields.UUIDField(),
         'state': fields.ChoiceField(*GUEST_STATES),
+        # libvirt's number of the domain; None: it does not run
+        'domain_id': fields.optional(fields.CountField, 2 ** 31 - 1),
+        # libvirt's state and reason in words
+        'reason': fields.TextField(MAX_REASON, default=''),
     }
 
 
-def all_classes():
+@base.VersionedObjectRegistry.register
+class DedupForgetRequest(DedupObject):
+    """The migration that failed and whose remains are to be removed."""
+
+    VERSION = '1.0'
+
+    fields = {
+        'instance_uuid': fields.UUIDField(),
+        # as in the DedupFactsRequest that announced it
+        'migration_uuid': fields.UUIDField(),
+    }
+
+
+def all_classes() -> dict[str, list[type[base.VersionedObject]]]:
     """Return every class of this module by name, for tests."""
     return {name: classes
             for name, classes in

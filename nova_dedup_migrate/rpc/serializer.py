@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How requests and replies cross the message bus."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from oslo_context import context
 from oslo_versionedobjects import base
 from oslo_versionedobjects import exception
@@ -10,7 +14,7 @@ from nova_dedup_migrate.rpc import objects
 
 
 class DedupSerializer(base.VersionedObjectSerializer):
-    """Objects in full, of the caller's context only who may be asked.
+    """Objects in full, of the caller's context only its request.
 
     The agent acts for the host and not for a user, so the user's token
     stays where it is.
@@ -20,7 +24,7 @@ class DedupSerializer(base.VersionedObjectSerializer):
 
     _KEPT = ('request_id', 'global_request_id')
 
-    def deserialize_entity(self, ctxt, entity):
+    def deserialize_entity(self, ctxt: Any, entity: Any) -> Any:
         """Make the object.
 
         :raises MalformedMessage:
@@ -34,14 +38,18 @@ class DedupSerializer(base.VersionedObjectSerializer):
                 KeyError, AttributeError) as error:
             raise errors.MalformedMessage(reason=error) from error
 
-    def serialize_context(self, ctxt):
+    def serialize_context(self, ctxt: Any) -> dict[str, str]:
         if not isinstance(ctxt, dict):
             ctxt = {name: getattr(ctxt, name, None) for name in self._KEPT}
         return self._keep(ctxt)
 
-    def deserialize_context(self, ctxt):
-        return context.RequestContext(overwrite=False, **self._keep(ctxt))
+    def deserialize_context(self, ctxt: dict[str, Any]
+                            ) -> context.RequestContext:
+        kept = self._keep(ctxt)
+        return context.RequestContext(
+            overwrite=False, request_id=kept.get('request_id'),
+            global_request_id=kept.get('global_request_id'))
 
-    def _keep(self, ctxt):
+    def _keep(self, ctxt: dict[str, Any]) -> dict[str, str]:
         return {name: ctxt[name] for name in self._KEPT
                 if isinstance(ctxt.get(name), str)}

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The message bus, and what the agent is called on it."""
 
+from __future__ import annotations
+
+from oslo_config import cfg
 import oslo_messaging as messaging
 
 from nova_dedup_migrate.rpc import serializer
@@ -10,16 +13,17 @@ TOPIC = 'dedup_migrate_agent'
 EXCHANGE = 'nova_dedup_migrate'
 
 
-def get_transport(conf):
+def get_transport(conf: cfg.ConfigOpts) -> messaging.RPCTransport:
     """Return a transport to the bus of [DEFAULT] transport_url.
 
-    The agent must answer on Nova's own bus: of a cloud with cells, that
-    of the cell of the two hosts.
+    It is Nova's own bus: in a cloud with cells, that of the cell of the
+    two hosts.
     """
     return messaging.get_rpc_transport(conf)
 
 
-def get_client(transport, timeout, version_cap=None):
+def get_client(transport: messaging.RPCTransport, timeout: float,
+               version_cap: str | None = None) -> messaging.RPCClient:
     """Return an RPCClient.
 
     :param timeout: seconds to wait for an answer
@@ -28,14 +32,15 @@ def get_client(transport, timeout, version_cap=None):
         transport, messaging.Target(exchange=EXCHANGE, topic=TOPIC,
                                     version='1.0'),
         timeout=timeout, version_cap=version_cap,
-        # One more attempt where the bus is down, instead of for ever.
+        # One more attempt if the bus is down, instead of for ever.
         retry=1,
-        # Say so at once where no agent has ever been on that host.
+        # Fail at once if no agent has ever been on that host.
         transport_options=messaging.TransportOptions(at_least_once=True),
         serializer=serializer.DedupSerializer())
 
 
-def get_server(transport, host, endpoints):
+def get_server(transport: messaging.RPCTransport, host: str,
+               endpoints: list) -> messaging.rpc.server.RPCServer:
     """Return a server that calls endpoints in threads."""
     return messaging.get_rpc_server(
         transport, messaging.Target(exchange=EXCHANGE, topic=TOPIC,

@@ -1,41 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tasks of a migration share.
 
-A task of ours never fails a migration: what goes wrong in it is noted
-in the record, and the flow goes on as stock Nova would.  Only the task
-that runs Nova's operation lets errors through.
+A task of ours never fails a migration: an error in it becomes a warning
+of the operation, and the migration continues as stock Nova's would.  Only
+the task that runs Nova's operation lets errors through.
+
+Tasks write to the operation and nowhere else; taskflow carries no results
+between them.
 """
 
+from collections.abc import Callable
 import functools
+import typing
 
 from taskflow import task
+
+from nova_dedup_migrate.operations import operation as operations
 
 
 class Task(task.Task):
     """A task about one migration.
 
-    :param record: the MigrationRecord all tasks share.  It is no result
-        that taskflow hands on, because results are copied.
+    :param operation: the Operation that all tasks share
     """
 
-    def __init__(self, record, **kwargs):
+    def __init__(self, operation: operations.Operation,
+                 **kwargs: typing.Any) -> None:
         super().__init__(**kwargs)
-        self.record = record
+        self.operation = operation
 
 
-def harmless(doing, otherwise=None):
+def harmless(doing: str) -> Callable[[Callable], Callable]:
     """Decorate an execute() or revert() that must not raise.
 
     :param doing: for people: what the task was doing
-    :param otherwise: returned where it failed
     """
-    def decorate(function):
+    def decorate(function: Callable) -> Callable:
         @functools.wraps(function)
-        def guarded(self, *args, **kwargs):
+        def guarded(self: Task, *args: typing.Any,
+                    **kwargs: typing.Any) -> None:
             try:
-                return function(self, *args, **kwargs)
+                function(self, *args, **kwargs)
             except Exception as error:
-                self.record.warn(doing, error)
-                return otherwise
+                self.operation.warn(doing, error)
         return guarded
     return decorate

@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nova's own operation."""
 
+from collections.abc import Callable
+
+from nova_dedup_migrate import errors
+from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.tasks import base
+from nova_dedup_migrate.tasks import watch as watching
 
 
-class OperationFailed(Exception):
-    """Nova's operation ended with an exception: see record.error.
+class OperationFailed(errors.DedupMigrateError):
+    """Nova's operation ended with an exception: see Operation.error.
 
     taskflow may hand on a copy of an exception.  Nova must get back the
     very one it raised, so that one is kept aside.
     """
+
+    template = "Nova's live migration failed"
 
 
 class Operate(base.Task):
@@ -20,21 +27,18 @@ class Operate(base.Task):
     :param watch: watch.Watch
     """
 
-    def __init__(self, record, operate, watch):
-        super().__init__(record)
+    def __init__(self, operation: operations.Operation,
+                 operate: Callable[[], None],
+                 watch: watching.Watch) -> None:
+        super().__init__(operation)
         self._operate = operate
         self._watch = watch
 
-    def execute(self, facts, plan):
-        with self._watch.during(facts, plan):
-            self.record.operating = True
+    def execute(self) -> None:
+        with self._watch.during():
+            self.operation.operating = True
             try:
                 self._operate()
             except Exception as error:
-                self.record.error = error
-                self.record.finish('failed')
+                self.operation.error = error
                 raise OperationFailed() from error
-            self.record.finish('completed')
-
-    def revert(self, **kwargs):
-        """Nova has rolled back, or has said that it could not."""

@@ -1,76 +1,90 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking on while Nova migrates, and stepping in."""
+"""Watching QEMU while Nova migrates, and stepping in."""
 
+from collections.abc import Callable
+from collections.abc import Iterator
 import contextlib
+import math
 import threading
 import time
 
 from oslo_log import log as logging
 
+from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.hypervisor import progress as hypervisor_progress
+from nova_dedup_migrate.operations import operation as operations
+from nova_dedup_migrate.planner import downtime_limit
+from nova_dedup_migrate.planner import plan as planner_plan
 from nova_dedup_migrate.planner import replan
-from nova_dedup_migrate.planner import settle
-from nova_dedup_migrate.tasks import arm
-from nova_dedup_migrate.tasks import pause
+from nova_dedup_migrate.reports import report
+from nova_dedup_migrate.tasks import downtime
+from nova_dedup_migrate.tasks import refresh as refreshing
 
 LOG = logging.getLogger(__name__)
+
+_Progress = hypervisor_progress.Progress
+_Observer = Callable[[_Progress, replan.Observation], None]
 
 #: Statuses in which the end is a moment away.
 _ENDING = ('pre-switchover', 'device')
 #: Seconds between two looks when the last figures are about to appear:
 #: libvirt ends the source's QEMU soon after it has completed.
 _ENDING_INTERVAL_S = 0.03
-#: Looks that may fail one after the other before we look away.
-_PATIENCE = 5
+#: Failed looks in a row after which the watch ends.
+_MAX_FAILURES = 5
 
 
 class Watch:
-    """Reads the source's progress and disarms where that is better.
+    """Reads the source's progress, and disarms if that is better.
 
-    :param record: MigrationRecord that gets each Progress
+    :param operation: Operation that gets each Progress
     :param guest: hypervisor.base.Guest with progress()
     :param interval: seconds between two looks
-    :param refresh: refresh.Refresh, None if the guest is not to be asked
+    :param refresh: refresh.Refresh, None if the page cache is not listed
     """
 
-    def __init__(self, record, guest, interval=0.5, refresh=None):
-        self._record = record
+    def __init__(self, operation: operations.Operation,
+                 guest: hypervisor.Guest, interval: float = 0.5,
+                 refresh: refreshing.Refresh | None = None) -> None:
+        self._operation = operation
         self._guest = guest
         self._interval = interval
         self._refresh = refresh
         self._over = threading.Event()
         self._failures = 0
+        self._started = time.monotonic()
 
     @contextlib.contextmanager
-    def during(self, facts, plan):
+    def during(self) -> Iterator[None]:
         """Watch in a thread of its own as long as the block runs."""
-        with self._listening(), self._looking(facts, plan):
+        with self._listening(), self._looking():
             yield
 
     @contextlib.contextmanager
-    def _listening(self):
-        """Take note of the pause, from the guest's events."""
+    def _listening(self) -> Iterator[None]:
+        """Take the downtime from the guest's events."""
         try:
             log = self._guest.events
             mark = log.mark()
         except Exception as error:
-            self._record.warn('listening to events', error)
+            self._operation.warn('listening to events', error)
             yield
             return
         try:
             yield
         finally:
-            self._record.pause = pause.of_events(log.since(mark))
+            self._operation.downtime = downtime.of_events(log.since(mark))
 
     @contextlib.contextmanager
-    def _looking(self, facts, plan):
+    def _looking(self) -> Iterator[None]:
         thread = threading.Thread(
-            target=self.run, args=(facts, plan), daemon=True,
-            name='dedup-watch-%s' % self._record.instance_uuid)
+            target=self.run, daemon=True,
+            name='dedup-watch-%s' % self._operation.instance_uuid)
         try:
             thread.start()
         except RuntimeError as error:
-            self._record.warn('starting the watch', error)
+            self._operation.warn('starting the watch', error)
             yield
             return
         try:
@@ -80,32 +94,44 @@ class Watch:
             # A look may hang with QEMU; Nova is not to wait for that.
             thread.join(self._interval + 1.0)
 
-    def run(self, facts, plan):
-        """Look on until the migration or the guest is over."""
-        observers = self._observers(facts, plan)
+    def run(self) -> None:
+        """Look until the migration or the guest is over."""
+        observers = self._observers()
+        self._started = time.monotonic()
         while not self._over.is_set():
             wait = self._interval
             try:
                 now = self._guest.progress()
-                self._record.see(now)
+                self._operation.see(now)
+                seen = replan.observe(now, time.monotonic() - self._started,
+                                      self._operation.data_remaining)
+                self._show(seen)
                 if now.rounds:
                     for observer in observers:
-                        observer(now)
+                        observer(now, seen)
                 if self._refresh is not None:
-                    self._refresh.look(facts, plan, now)
-                wait = self._pause(now)
+                    self._refresh.look(now)
+                wait = self._wait(now)
                 self._failures = 0
             except (errors.QmpDisconnected, errors.GuestNotRunning):
                 # It has left; so has everything there was to see.
                 return
             except Exception as error:
                 self._failures += 1
-                if self._failures >= _PATIENCE:
-                    self._record.warn('watching', error)
+                if self._failures >= _MAX_FAILURES:
+                    self._operation.warn('watching', error)
                     return
             self._over.wait(wait)
 
-    def _pause(self, now):
+    def _show(self, seen: replan.Observation) -> None:
+        """Keep the progress and the time left in the operation."""
+        share, left = replan.progress(self._operation.plan,
+                                      self._operation.facts, seen)
+        self._operation.show(report.Progress(
+            share=share, seconds_left=left if math.isfinite(left) else None,
+            at=time.time()))
+
+    def _wait(self, now: _Progress) -> float:
         """Return seconds until the next look."""
         if now.status in _ENDING:
             return _ENDING_INTERVAL_S
@@ -115,67 +141,71 @@ class Watch:
             return min(self._interval, max(left / 4, _ENDING_INTERVAL_S))
         return self._interval
 
-    def _observers(self, facts, plan):
-        if facts is None or plan is None or plan.strategy == 'stock':
-            return ()
-        return (_Adapter(self._record, self._guest, facts, plan),
-                _Settler(self._record, self._guest, facts.options))
+    def _observers(self) -> list[_Observer]:
+        facts, plan = self._operation.facts, self._operation.plan
+        if facts is None or plan is None:
+            return []
+        found: list[_Observer] = []
+        if plan.strategy != planner_plan.STOCK:
+            found.append(_Replanner(self._operation, self._guest))
+        limit = downtime_limit.of_plan(facts.options, plan)
+        if limit is not None:
+            found.append(_LimitSetter(self._operation, self._guest, limit))
+        return found
 
 
-class _Adapter:
-    """Asks the planner again at each look."""
+class _Replanner:
+    """Lets the planner decide again at each look."""
 
-    def __init__(self, record, guest, facts, plan):
-        self._record = record
+    def __init__(self, operation: operations.Operation,
+                 guest: hypervisor.Guest) -> None:
+        self._operation = operation
         self._guest = guest
-        self._facts = facts
-        self._plan = plan
-        self._started = time.monotonic()
         self._disarmed = False
 
-    def __call__(self, now):
+    def __call__(self, now: _Progress, seen: replan.Observation) -> None:
         source = now.dedup.source if now.dedup is not None else None
         if source is not None and source.reason:
-            self._record.explain(source.reason)
+            self._operation.explain(source.reason)
         if self._disarmed or source is None:
             return
-        decision = replan.replan(
-            self._plan, self._facts,
-            replan.observe(now, time.monotonic() - self._started))
-        if decision.action == 'disarm':
-            LOG.info('Live migration %(migration)s goes on as an ordinary '
+        decision = replan.replan(self._operation.plan,
+                                 self._operation.facts, seen)
+        if decision.action == replan.DISARM:
+            LOG.info('Live migration %(migration)s continues as an ordinary '
                      'one: %(reason)s',
-                     {'migration': self._record.migration_uuid,
+                     {'migration': self._operation.migration_uuid,
                       'reason': decision.reason})
-            self._record.explain(decision.reason)
-            arm.disarm(self._guest)
+            self._operation.explain(decision.reason)
+            self._guest.disarm_dedup()
             self._disarmed = True
+            self._operation.undone(operations.UNDO_ARM)
 
 
-class _Settler:
-    """Allows the downtime that it takes, when rounds lead no further."""
+class _LimitSetter:
+    """Sets the downtime limit when rounds no longer leave less."""
 
-    def __init__(self, record, guest, options):
-        self._record = record
+    def __init__(self, operation: operations.Operation,
+                 guest: hypervisor.Guest,
+                 limit: downtime_limit.DowntimeLimit) -> None:
+        self._operation = operation
         self._guest = guest
-        self._started = time.monotonic()
         self._raised = False
-        self._settling = settle.Settling(options.downtime_ms,
-                                         options.downtime_steps)
+        self._limit = limit
 
-    def __call__(self, now):
+    def __call__(self, now: _Progress, seen: replan.Observation) -> None:
         if now.status != 'active':
             return
-        limit = self._settling.look(now.rounds, now.expected_downtime_ms,
-                                    time.monotonic() - self._started)
+        limit = self._limit.look(now.rounds, now.expected_downtime_ms,
+                                 seen.time)
         if limit is None:
             return
-        # Where Nova's steps lower it, it is raised again and again.
+        # Nova's steps may lower it; then it is raised again and again.
         LOG.log(logging.DEBUG if self._raised else logging.INFO,
                 'Live migration %(migration)s: after %(rounds)d rounds the '
-                'guest writes to as much memory as before; it may be '
-                'stopped for %(limit)d ms',
-                {'migration': self._record.migration_uuid,
+                'guest still writes to as much memory as before. The '
+                'downtime limit is set to %(limit)d ms.',
+                {'migration': self._operation.migration_uuid,
                  'rounds': now.rounds, 'limit': limit})
         self._raised = True
         self._guest.allow_downtime(limit)

@@ -322,7 +322,7 @@ static void send_round(uint64_t *s, bool last)
         } else if (what == 5) {
             send_content(page, 0, way);
         } else if (pages[page].dirty || (what == 6 && pages[page].id)) {
-            send_content(page, pages[page].newest, way);    /* stolen */
+            send_content(page, pages[page].newest, way);    /* resent */
         }
     }
     channels_go();

@@ -117,14 +117,14 @@ static void stale_answer(void)
     end();
 }
 
-static void steal_from_the_end(void)
+static void resend_from_the_end(void)
 {
     begin();
     for (int i = 0; i < 100; i++) {
         CHECK(add(0, i));
     }
-    CHECK(dedup_outstanding_steal(&o, 0) == 0 && o.count == 100);
-    CHECK(dedup_outstanding_steal(&o, 10) == 10 && o.count == 90);
+    CHECK(dedup_outstanding_resend(&o, 0) == 0 && o.count == 100);
+    CHECK(dedup_outstanding_resend(&o, 10) == 10 && o.count == 90);
     for (int i = 0; i < 100; i++) {
         CHECK(dirty[0][i] == (i >= 90));
         CHECK(test_bit(i, rams[0].direct) == (i >= 90));
@@ -136,12 +136,12 @@ static void steal_from_the_end(void)
 
         CHECK(settle(id, &ram, &page));
     }
-    CHECK(dedup_outstanding_steal(&o, 5) == 5 && o.count == 75);
+    CHECK(dedup_outstanding_resend(&o, 5) == 5 && o.count == 75);
     CHECK(dirty[0][79] && dirty[0][75] && !dirty[0][74] && !dirty[0][85]);
-    /* A record after that is stolen first */
-    CHECK(add(1, 50) && dedup_outstanding_steal(&o, 1) == 1 && dirty[1][50]);
-    CHECK(dedup_outstanding_steal(&o, 1000) == 75 && o.count == 0);
-    CHECK(dedup_outstanding_steal(&o, 1) == 0);
+    /* A record after that is resent first */
+    CHECK(add(1, 50) && dedup_outstanding_resend(&o, 1) == 1 && dirty[1][50]);
+    CHECK(dedup_outstanding_resend(&o, 1000) == 75 && o.count == 0);
+    CHECK(dedup_outstanding_resend(&o, 1) == 0);
     end();
 }
 
@@ -151,7 +151,7 @@ static void redirty(void)
     for (int i = 0; i < 100; i++) {
         CHECK(add(i & 1, i));
     }
-    CHECK(dedup_outstanding_steal(&o, 30) == 30);
+    CHECK(dedup_outstanding_resend(&o, 30) == 30);
     CHECK(dedup_outstanding_redirty(&o) == 70 && o.count == 0);
     for (int i = 0; i < 100; i++) {
         CHECK(dirty[i & 1][i] && rams[i & 1].ids[i] == 0);
@@ -240,10 +240,10 @@ static void random_model(void)
                     want[ram][page] = 0;
                     count--;
                 }
-            } else {                                    /* steal */
+            } else {                                    /* resend */
                 uint64_t n = below(6), left;
 
-                CHECK(dedup_outstanding_steal(&o, n) <= n);
+                CHECK(dedup_outstanding_resend(&o, n) <= n);
                 left = o.count;
                 for (int r = 0; r < 2; r++) {
                     for (int p = 0; p < pages; p++) {
@@ -309,7 +309,7 @@ int main(void)
     RUN(answer);
     RUN(content_supersedes);
     RUN(stale_answer);
-    RUN(steal_from_the_end);
+    RUN(resend_from_the_end);
     RUN(redirty);
     RUN(ids_end);
     RUN(many);

@@ -24,12 +24,12 @@ static int64_t begin(double link)
 
 typedef struct Outcome {
     double seconds;
-    uint64_t stolen, fetched;
+    uint64_t resent, fetched;
 } Outcome;
 
 /*
  * @n records are outstanding, nothing else is to be done.  Storage answers
- * from one end at @fetch pages a second, the link sends what is stolen from
+ * from one end at @fetch pages a second, the link sends what is resent from
  * the other; steps of a millisecond.
  */
 static Outcome drain(double link, double fetch, uint64_t n)
@@ -50,14 +50,14 @@ static Outcome drain(double link, double fetch, uint64_t n)
         out.fetched += done;
         dedup_pace_answers(&p, now, done, n);
         if (now >= link_free) {
-            uint64_t steal = dedup_pace_steal(&p, now, n);
+            uint64_t resend = dedup_pace_resend(&p, now, n);
 
-            if (steal > n) {
-                steal = n;
+            if (resend > n) {
+                resend = n;
             }
-            n -= steal;
-            out.stolen += steal;
-            link_free = now + steal / link * 1e6;
+            n -= resend;
+            out.resent += resend;
+            link_free = now + resend / link * 1e6;
         }
     }
     out.seconds = (now - start) / 1e6;
@@ -68,18 +68,18 @@ static Outcome drain(double link, double fetch, uint64_t n)
 }
 
 /* Sending again what storage brings as fast would cost bytes for nothing */
-static void no_steal_from_fast_storage(void)
+static void no_resend_from_fast_storage(void)
 {
     for (int faster = 2; faster <= 64; faster *= 2) {
         Outcome out = drain(3000, 3000.0 * faster, 50000);
 
-        CHECK(out.stolen == 0 && out.fetched == 50000);
+        CHECK(out.resent == 0 && out.fetched == 50000);
     }
-    CHECK(drain(3000, 3100, 50000).stolen <= 500);
+    CHECK(drain(3000, 3100, 50000).resent <= 500);
 }
 
 /* Slower storage: both ends meet, neither works alone for long */
-static void steal_meets_in_the_middle(void)
+static void resend_meets_in_the_middle(void)
 {
     static const double fetch[] = { 300, 1000, 5000, 15000, 25000 };
 
@@ -87,9 +87,9 @@ static void steal_meets_in_the_middle(void)
         double link = 30000, n = 200000, best = n / (link + fetch[i]);
         Outcome out = drain(link, fetch[i], n);
 
-        CHECK(out.fetched + out.stolen == n);
+        CHECK(out.fetched + out.resent == n);
         CHECK(out.seconds <= best * 1.15 + 0.4);
-        CHECK(out.stolen <= n * link / (link + fetch[i]) * 1.1 + 2000);
+        CHECK(out.resent <= n * link / (link + fetch[i]) * 1.1 + 2000);
     }
 }
 
@@ -98,7 +98,7 @@ static void dead_storage(void)
 {
     Outcome out = drain(30000, 0, 100000);
 
-    CHECK(out.fetched == 0 && out.stolen == 100000);
+    CHECK(out.fetched == 0 && out.resent == 100000);
     CHECK(out.seconds <= 100000 / 30000.0 * 1.05 + 0.6);
 }
 
@@ -109,10 +109,10 @@ static void stall_doubles(void)
 
     dedup_pace_answers(&p, now, 0, 1 << 20);
     now += 500 * MS;
-    first = dedup_pace_steal(&p, now, 1 << 20);
+    first = dedup_pace_resend(&p, now, 1 << 20);
     CHECK(first >= 16);
     for (int i = 1; i <= 5; i++) {
-        n = dedup_pace_steal(&p, now, 1 << 20);
+        n = dedup_pace_resend(&p, now, 1 << 20);
         CHECK(n == first << (i < 3 ? i : 3));
         CHECK(dedup_pace_wait(&p, now) == 0);
     }
@@ -130,7 +130,7 @@ static void never_more_than_there_is(void)
 
         dedup_pace_answers(&p, now, below(50), left);
         now += below(1000 * MS);
-        CHECK(dedup_pace_steal(&p, now, left) <= left);
+        CHECK(dedup_pace_resend(&p, now, left) <= left);
         CHECK(dedup_pace_wait(&p, now) >= 0);
         CHECK(dedup_pace_wait(&p, now) <= DEDUP_PACE_WAIT_US);
     }
@@ -187,7 +187,7 @@ static void idle_storage(void)
     dedup_pace_answers(&p, now, 0, 0);
     CHECK(p.fetch_rate > 9000);
     dedup_pace_answers(&p, now, 0, 5000);
-    CHECK(dedup_pace_steal(&p, now + MS, 5000) == 0);
+    CHECK(dedup_pace_resend(&p, now + MS, 5000) == 0);
 }
 
 static void spare(void)
@@ -221,8 +221,8 @@ static void hold(void)
 
 int main(void)
 {
-    RUN(no_steal_from_fast_storage);
-    RUN(steal_meets_in_the_middle);
+    RUN(no_resend_from_fast_storage);
+    RUN(resend_meets_in_the_middle);
     RUN(dead_storage);
     RUN(stall_doubles);
     RUN(never_more_than_there_is);

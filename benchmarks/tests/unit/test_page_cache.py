@@ -12,7 +12,7 @@ from benchmarks.page_cache import series
 from benchmarks.page_cache import summary
 from benchmarks.page_cache import trial
 from guests.debian import web
-from guests.messages import GuestReport
+from guests.synthetic.report import GuestReport
 from lab import instances
 from lab import migrations
 from nova_dedup_migrate.tests import base

@@ -43,7 +43,7 @@ class SoakCaseTest(base.TestCase):
         cases = list(map(soak_case.choose, SEEDS))
         late = [case for case in cases
                 if case.mode == 'recycle' and case.attempts[-1].inject
-                and case.stock == 'none' and not case.attempts[-1].steal]
+                and case.stock == 'none' and not case.attempts[-1].resend]
         self.assertGreater(len(late), len(SEEDS) / 5)
         for multifd in (True, False):
             self.assertTrue([case for case in late if multifd ==

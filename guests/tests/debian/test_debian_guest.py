@@ -13,8 +13,8 @@ from guests.debian import client
 from guests.debian import image
 from guests.lister import pageflags
 from guests.tests.debian import rig
-from nova_dedup_migrate.pagecache import ask
 from nova_dedup_migrate.pagecache import guestagent
+from nova_dedup_migrate.pagecache import loader as loading
 from nova_dedup_migrate.pagecache import port
 from nova_dedup_migrate.pagecache import transport
 from nova_dedup_migrate.tests import base
@@ -120,11 +120,12 @@ class DebianGuestTest(base.TestCase):
     def asked_by_agent(self):
         """qemu-guest-agent's guest-exec leads to the same lister."""
         guest = self.rig.guest
-        found = ask.Asker(guest, [guestagent.AgentTransport(guest)],
-                          transport.Limits(120.0)).ask()
+        found = loading.PageCacheLoader(
+            guest, [guestagent.AgentTransport(guest)],
+            transport.Limits(120.0)).load()
         self.say('asked by agent: %s', found)
         self.assertEqual(('agent', 'taken', ''),
-                         (found.way, found.outcome, found.reason))
+                         (found.transport, found.outcome, found.reason))
         self.assertGreaterEqual(found.taken_pages, WEB_BYTES // 4096)
 
     def test_teleport_under_load(self):
@@ -133,9 +134,9 @@ class DebianGuestTest(base.TestCase):
         self.loaded('web', 3, rate=10)
         talk.start('db', rate=5)
         source = self.rig.guest
-        asker = ask.Asker(source, [port.PortTransport(source)],
-                          transport.Limits(120.0))
-        found = asker.ask()
+        loader = loading.PageCacheLoader(
+            source, [port.PortTransport(source)], transport.Limits(120.0))
+        found = loader.load()
         self.say('asked: %s', found)
         self.assertEqual(('taken', ''), (found.outcome, found.reason))
         self.assertGreaterEqual(found.taken_pages, WEB_BYTES // 4096)

@@ -6,7 +6,7 @@ from guests.synthetic import disk
 from guests.synthetic import image
 from guests.synthetic import pattern
 from guests.synthetic import workload
-from nova_dedup_migrate.pagecache import ask
+from nova_dedup_migrate.pagecache import loader as loading
 from nova_dedup_migrate.pagecache import port as lister_port
 from nova_dedup_migrate.pagecache import transport
 from nova_dedup_migrate.tests import base
@@ -147,10 +147,10 @@ class GuestTest(base.TestCase):
             return guest.channel_state(lister_port.PORT)
 
         self.eventually(lambda: state() == 'open', 'a lister', 60)
-        asker = ask.Asker(guest, [lister_port.PortTransport(guest)],
-                          transport.Limits(5.0))
+        loader = loading.PageCacheLoader(
+            guest, [lister_port.PortTransport(guest)], transport.Limits(5.0))
         talk.command('lister break')
-        self.assertIn(asker.ask().outcome, ('timeout', 'partial'))
+        self.assertIn(loader.load().outcome, ('timeout', 'partial'))
         self.eventually(lambda: state() == 'open', 'another one', 60)
         talk.command('lister kill')
         self.eventually(lambda: state() == 'closed', 'its end', 60)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 
-from guests import messages as report
+from guests import messages
+from guests.synthetic import report
 from nova_dedup_migrate.tests import base
 
 LINE = (b'{"type":"report","seq":3,"mode":"read","passes":7,'
@@ -12,7 +13,7 @@ LINE = (b'{"type":"report","seq":3,"mode":"read","passes":7,'
 class ParseLineTest(base.TestCase):
 
     def test_report(self):
-        parsed = report.GuestReport.from_message(report.parse_line(LINE))
+        parsed = report.GuestReport.from_message(messages.parse_line(LINE))
         self.assertEqual(3, parsed.seq)
         self.assertEqual('read', parsed.mode)
         self.assertEqual(5.3, parsed.gap_ms)
@@ -28,8 +29,8 @@ class ParseLineTest(base.TestCase):
                 + b'9' * 4000 + b'}', b'{"a":' + b'[' * 4000,
                 b'{"type":"fatal","message":"\\u001b[2J"}',
                 b'{"type":"fatal","message":"' + b'x' * 301 + b'"}',
-                b'{"type":"beat"}' + b' ' * report.LINE_LIMIT):
-            self.assertIsNone(report.parse_line(line), line[:60])
+                b'{"type":"beat"}' + b' ' * messages.LINE_LIMIT):
+            self.assertIsNone(messages.parse_line(line), line[:60])
 
     def test_report_with_wrong_types(self):
         good = json.loads(LINE)
@@ -44,22 +45,22 @@ class LineParserTest(base.TestCase):
     def test_any_cutting_gives_the_same(self):
         data = LINE + b'\r\nnoise\n' + LINE + b'\n'
         for size in (1, 7, 100, len(data)):
-            parser = report.LineParser()
+            parser = messages.LineParser()
             found = []
             for at in range(0, len(data), size):
                 found += parser.feed(data[at:at + size])
             self.assertEqual(2, len(found))
 
     def test_rest_of_an_interrupted_line_is_dropped(self):
-        parser = report.LineParser()
+        parser = messages.LineParser()
         found = parser.feed(LINE[20:] + b'\n' + LINE + b'\n')
         self.assertEqual([3], [m['seq'] for m in found])
 
     def test_endless_line_takes_no_memory(self):
-        parser = report.LineParser()
+        parser = messages.LineParser()
         for _ in range(100):
             self.assertEqual([], parser.feed(b'x' * 4096))
-        self.assertLessEqual(len(parser._rest), 2 * report.LINE_LIMIT)
+        self.assertLessEqual(len(parser._rest), 2 * messages.LINE_LIMIT)
         # what ends the line is a part of it
         self.assertEqual([], parser.feed(LINE + b'\n'))
         self.assertEqual(1, len(parser.feed(LINE + b'\n')))

@@ -3,12 +3,14 @@
 
 import concurrent.futures
 import dataclasses
+import functools
 import importlib.util
 import itertools
 import os
 import signal
 import subprocess
 import sys
+import time
 import unittest
 
 try:
@@ -16,15 +18,20 @@ try:
 
     from lab.hosts import lab as labs
     from lab.services import libvirtd
+    from nova_dedup_migrate.agent import guest_samples
     from nova_dedup_migrate.agent import local
+    from nova_dedup_migrate.agent import remains
     from testkit import libvirt as guests
 except ImportError as error:
     raise unittest.SkipTest(
         'libvirt cannot be tested: %s' % error) from error
 
+from nova_dedup_migrate.agent import errors as agent_errors
+from nova_dedup_migrate.agent import incoming
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.functional.hypervisor import suites
+from testkit import options
 from testkit import qemus
 from testkit import spec
 
@@ -240,21 +247,103 @@ class LibvirtOnlyTest(suites.Suite, LibvirtCase):
         """What is left of a guest that ended as it arrived."""
         agent = local.LocalLibvirt(_daemons[0].uri, lambda *event: None)
         self.addCleanup(agent.stop)
+        migrations = incoming.IncomingMigrations()
+        undefine = remains.Remains(agent.host, migrations)
         guest = self.started()
         connection = libvirt.open(_daemons[0].uri)
         self.addCleanup(connection.close)
         domain = connection.lookupByName(guest.name)
         uuid = domain.UUIDString()
         connection.defineXML(domain.XMLDesc())
-        self.assertFalse(agent.forget_guest(uuid))
+        migrations.announce(uuid, 'migration')
+        self.assertRaises(agent_errors.ForgetRefused, undefine.forget, uuid,
+                          'migration')
         self.assertTrue(domain.isPersistent())
         self.assert_works(guest)
         os.kill(self.pid(guest), signal.SIGKILL)
         self.eventually(lambda: not domain.isActive(), 'end of the guest')
-        self.assertTrue(agent.forget_guest(uuid))
+        self.assertRaises(agent_errors.ForgetRefused, undefine.forget, uuid,
+                          'another migration')
+        self.assertTrue(undefine.forget(uuid, 'migration'))
         self.assertRaises(libvirt.libvirtError,
                           connection.lookupByUUIDString, uuid)
-        self.assertFalse(agent.forget_guest(uuid))
+        self.assertFalse(undefine.forget(uuid, 'migration'))
+
+    def test_samples_of_the_agent(self):
+        """Only a guest that records its I/O gets commands by itself."""
+        agent = local.LocalLibvirt(_daemons[0].uri, lambda *event: None)
+        self.addCleanup(agent.stop)
+        samples = guest_samples.GuestSamples(agent.host, agent.is_busy)
+        guest = self.started()
+        tainted = functools.partial(
+            guest.domain().messages, libvirt.VIR_DOMAIN_MESSAGE_TAINTING)
+
+        def sweep():
+            before = time.monotonic()
+            samples.sweep(lambda: False)
+            known = samples._guests[guest.uuid].sample
+            return known is not None and known.taken > before
+
+        self.assertFalse(agent.is_busy())
+        # A QEMU that runs as root is tainted already, and gets a command.
+        clean = not tainted()
+        self.assertFalse(sweep())
+        self.assertNotEqual(clean, bool(tainted()))
+        guest.track_dedup()
+        self.assertIn('tainted: custom monitor control commands issued',
+                      tainted())
+        self.assertTrue(sweep())
+        sample, reason = samples.sample(guest.uuid, 60.0, 30.0)
+        self.assertEqual('', reason)
+        self.assertEqual((), sample.found.warnings)
+        self.assertGreater(sample.found.dirty_rate, 0)
+        self.assertGreater(sample.found.in_use.bytes, 0)
+        self.assertIsNotNone(sample.found.hints)
+        guest.track_dedup(False)
+        self.assertFalse(sweep())
+        self.assertEqual('here', agent.guest(guest.uuid).state)
+
+    def test_agent_during_a_migration(self):
+        """Both hosts are busy, and the guest is at its source."""
+        agents = [local.LocalLibvirt(daemon.uri, lambda *event: None)
+                  for daemon in _daemons]
+        for agent in agents:
+            self.addCleanup(agent.stop)
+        source = self.started()
+        destination = self.make('destination')
+        migration = source.migrate(destination, options.MigrationOptions(
+            max_bandwidth=1 << 20))
+        self.eventually(lambda: all(agent.is_busy() for agent in agents),
+                        'both are busy')
+        self.assertEqual(['here', 'arriving'], [
+            agent.guest(source.uuid).state for agent in agents])
+        migration.cancel()
+        self.assertEqual(['here', 'none'], [
+            agent.guest(source.uuid).state for agent in agents])
+        self.eventually(
+            lambda: not any(agent.is_busy() for agent in agents),
+            'neither is busy')
+
+    def test_agent_during_post_copy(self):
+        """From the switch on the guest is at its destination."""
+        agents = [local.LocalLibvirt(daemon.uri, lambda *event: None)
+                  for daemon in _daemons]
+        for agent in agents:
+            self.addCleanup(agent.stop)
+        source = self.started()
+        destination = self.make('destination')
+        migration = source.migrate(destination, options.MigrationOptions(
+            max_bandwidth=1 << 20, max_postcopy_bandwidth=4 << 20,
+            postcopy=True))
+        migration.start_postcopy()
+        self.assertEqual(
+            [('none', 'paused (postcopy)'), ('here', 'running (postcopy)')],
+            [(found.state, found.reason) for found in (
+                agent.guest(source.uuid) for agent in agents)])
+        migration.set_rate(None)
+        migration.wait(60)
+        self.assertEqual(['none', 'here'], [
+            agent.guest(source.uuid).state for agent in agents])
 
     def test_early_exit_tells_why(self):
         guest = self.make('guest', extra_args=('-no-such-option',))

@@ -5,7 +5,7 @@ from guests.lister import image
 from guests.lister import rig
 from lab.tests.functional import test_libvirt
 from nova_dedup_migrate.hypervisor import channel
-from nova_dedup_migrate.pagecache import ask
+from nova_dedup_migrate.pagecache import loader as loading
 from nova_dedup_migrate.pagecache import port
 from nova_dedup_migrate.pagecache import transport
 from testkit import spec
@@ -59,10 +59,10 @@ class LibvirtTest(test_libvirt.LibvirtCase):
         self.eventually(
             lambda: guest.channel_state(port.PORT) == channel.OPEN,
             'a lister at the port', 120)
-        asker = ask.Asker(guest, [port.PortTransport(guest)],
+        loader = loading.PageCacheLoader(guest, [port.PortTransport(guest)],
                           transport.Limits(60.0))
         for _ in range(2):
-            found = asker.ask()
+            found = loader.load()
             self.assertEqual(('taken', ''), (found.outcome, found.reason),
                              found)
             self.assertGreaterEqual(found.taken_pages, MIB << 8)

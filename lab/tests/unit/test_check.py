@@ -92,7 +92,7 @@ class TestPageCache(base.TestCase):
                                     strategy='stock'))
         self.assertIn('stock was used', found[0])
         self.assertIn("the guest's list: unavailable: no port", found[1])
-        self.assertIn('not asked', self.wrong(
+        self.assertIn('skipped', self.wrong(
             [outcome('page_cache', 1, strategy='page_cache')])[0])
 
     def test_few_bytes_are_wanted(self):

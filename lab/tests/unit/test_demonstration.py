@@ -37,7 +37,7 @@ class TestShow(base.TestCase):
 
     def test_a_guest_that_was_not_asked_has_no_row(self):
         text = demonstration.show([outcome(
-            'dedup', 50, {**self.ANSWER, 'outcome': 'not asked'})])
+            'dedup', 50, {**self.ANSWER, 'outcome': 'skipped'})])
         self.assertNotIn('listed', text)
 
 

@@ -25,7 +25,7 @@ class QemuTest(base.TestCase):
 
     def test_it_is_waited_for(self):
         self.qemus.side_effect = [[], [], [self.process]]
-        faults.FAULTS['qemu-destination'].strike(self.scene)
+        faults.FAULTS['qemu-destination'].inject(self.scene)
         self.qemus.assert_called_with(self.scene.destination, 'server')
         self.process.send.assert_called_once_with(signal.SIGKILL)
 
@@ -38,11 +38,11 @@ class QemuTest(base.TestCase):
                 stdout=state + '\n')
             fault = dataclasses.replace(faults.FAULTS['qemu-destination'],
                                         survives=survives)
-            self.assertEqual(note, fault.strike(self.scene))
+            self.assertEqual(note, fault.inject(self.scene))
 
     def test_the_guest_had_left(self):
         self.qemus.return_value = []
-        note = faults.FAULTS['qemu-source'].strike(self.scene)
+        note = faults.FAULTS['qemu-source'].inject(self.scene)
         self.assertTrue(faults.SURVIVES[note])
         self.assertFalse(faults.SURVIVES[faults.HAD_ARRIVED])
 
@@ -50,5 +50,5 @@ class QemuTest(base.TestCase):
         self.qemus.return_value = []
         with mock.patch.object(programs, '_APPEARS_S', -1):
             self.assertRaises(errors.LabError,
-                              faults.FAULTS['qemu-destination'].strike,
+                              faults.FAULTS['qemu-destination'].inject,
                               self.scene)

@@ -13,6 +13,7 @@ from lab import guest
 from lab import instance_checks
 from lab import settings
 from lab.hosts import host
+from nova_dedup_migrate.operations import operation
 from nova_dedup_migrate.tests import base
 
 UUID = '22222222-0000-4000-8000-000000000002'
@@ -89,7 +90,7 @@ class InstanceTest(InstanceChecksCase):
 
     def test_nova_is_wrong(self):
         self.server.status = 'ERROR'
-        self.assertEqual(['Nova says ERROR'], self.wrong())
+        self.assertEqual(['its status in Nova is ERROR'], self.wrong())
 
     def test_wrong_memory(self):
         self.verify.return_value = (1 << 28, 3, 'page 7')
@@ -104,7 +105,8 @@ class InstanceTest(InstanceChecksCase):
         self.qemus['compute1'] = []
         self.assertEqual([], self.wrong(survives=False))
         self.server.status = 'ACTIVE'
-        self.assertEqual(['Nova says ACTIVE'], self.wrong(survives=False))
+        self.assertEqual(['its status in Nova is ACTIVE'],
+                         self.wrong(survives=False))
 
 
 class LeftTest(InstanceChecksCase):
@@ -156,14 +158,13 @@ class LeftTest(InstanceChecksCase):
             mock.Mock(spec=['pid'], pid=7)]
         self.assertEqual(['compute2: QEMU 7'], self.left())
 
-    def test_journal_and_report(self):
-        self.write('var/lib/nova/dedup_migrate/under-way/x.json')
-        self.write('var/lib/nova/dedup_migrate/reports/y.json',
-                   '{"outcome": "running"}')
-        self.write('var/lib/nova/dedup_migrate/reports/z.json',
-                   '{"outcome": "failed"}')
-        self.assertEqual(['compute2: journal x.json',
-                          'compute2: open report y.json'], self.left())
+    def test_operations(self):
+        for name, phase in (('x', operation.RUNNING), ('y', operation.STUCK),
+                            ('z', operation.ENDED)):
+            self.write('var/lib/nova/dedup_migrate/operations/%s.json' % name,
+                       json.dumps({'operation': {'phase': phase}}))
+        self.assertEqual(['compute2: operation x is running',
+                          'compute2: operation y is stuck'], self.left())
 
     def test_files(self):
         self.write('var/lib/nova/instances/%s/disk' % UUID)

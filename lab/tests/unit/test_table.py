@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from lab import demonstration
 from lab import migrations
-from lab import table
 from nova_dedup_migrate.tests import base
+from testkit import table
 
 
 class TestTable(base.TestCase):

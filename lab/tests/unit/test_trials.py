@@ -4,6 +4,7 @@ from lab import faults
 from lab import settings
 from lab import trials
 from nova_dedup_migrate.tests import base
+from testkit import results
 
 _ALL = ('before', 'during', 'end')
 
@@ -29,7 +30,11 @@ class TestLedger(base.TestCase):
         self.ledger.add(trials.Trial('a', 'end'))
         with self.path.open('a') as file:
             file.write('{"fault": "b", "mom')
-        self.assertEqual(1, len(self.ledger.trials()))
+        again = trials.Ledger(self.path)
+        self.assertEqual(1, len(again.trials()))
+        again.add(trials.Trial('c', 'end'))
+        self.assertEqual(['a', 'c'], [
+            one.fault for one in trials.Ledger(self.path).trials()])
 
     def test_what_was_tried_is_not_tried_again(self):
         self.ledger.add(trials.Trial('a', 'end', problems=['lost']))
@@ -49,6 +54,15 @@ class TestLedger(base.TestCase):
                             trials.Trial('b', 'end')])
         self.assertTrue(text.splitlines()[2].endswith('x; y'))
         self.assertTrue(text.splitlines()[3].endswith('-'))
+
+    def test_results(self):
+        found = results.Results('make it')
+        trials.judge([trials.Trial('a', 'end')], found)
+        self.assertEqual(0, found.status())
+        trials.judge([trials.Trial('b', 'end', problems=['x', 'y'])], found)
+        self.assertEqual(1, found.status())
+        self.assertEqual(('b, end', 'x; y'),
+                         (found.rows[1].name, found.rows[1].value))
 
 
 class TestPairs(base.TestCase):
@@ -74,6 +88,8 @@ class TestPairs(base.TestCase):
         self.assertEqual([], self.pairs('nas-*', profile='local'))
 
     def test_all(self):
+        self.assertLessEqual(set(fault_campaign.QUICK),
+                             set(fault_campaign.NAMES))
         self.assertEqual(set(fault_campaign.NAMES),
                          {name for name, _moment in self.pairs('*')})
 

@@ -3,6 +3,7 @@
 
 DEDUP_TEST_DRIVER=stock in the environment has them use Nova's own, for
 the base line of a release: what fails with that as well is not ours.
+DEDUP_TEST_SUITES=whole runs all of a suite of which some tests are chosen.
 """
 
 import importlib
@@ -25,6 +26,7 @@ sys.modules.setdefault('nova.virt.dedup_migrate', shim)
 
 THEIRS = 'libvirt.LibvirtDriver'
 OURS = 'dedup_migrate.' + driver.DedupMigrateLibvirtDriver.__name__
+_WHOLE = os.environ.get('DEDUP_TEST_SUITES') == 'whole'
 STOCK = os.environ.get('DEDUP_TEST_DRIVER') == 'stock'
 
 
@@ -34,44 +36,60 @@ class WithOurDriver:
     Nova's tests set the driver by its option, and so do we.
     """
 
-    def flags(self, **kwargs):
-        if kwargs.get('compute_driver') == THEIRS and not STOCK:
-            kwargs['compute_driver'] = OURS
-        super().flags(**kwargs)
-
-    def _setup_services(self):
+    def setUp(self):
         # Nova's tests expect a source tree around the package nova.
         self.flags(group='wsgi', api_paste_config=os.path.join(
             sysconfig.get_path('data'), 'etc/nova/api-paste.ini'))
-        # They make these errors; the SQLAlchemy here may be newer than
-        # what that release of Nova was tested with.  Nova's fixture takes
-        # this filter away again.
-        warnings.filterwarnings('ignore',
-                                category=exc.SADeprecationWarning)
+        # By default it is the directory that nova was installed in, and
+        # tests that run at once would share it.
+        self.flags(state_path=self.useFixture(fixtures.TempDir()).path)
         # Nova's fixture of cells holds a lock for reading while it waits for
         # threads that want to read, too.  A writer that waits in between
         # must not keep these out, or all wait for ever.
         self.useFixture(fixtures.MonkeyPatch(
             'fasteners.ReaderWriterLock.has_pending_writers', False))
-        super()._setup_services()
+        super().setUp()
 
-    def start_compute(self, *args, **kwargs):
-        result = super().start_compute(*args, **kwargs)
-        self.assertEqual(THEIRS if STOCK else OURS,
-                         nova.conf.CONF.compute_driver)
-        for compute in self.computes.values():
-            self.assertEqual(
-                not STOCK,
-                isinstance(compute.driver, driver.DedupMigrateLibvirtDriver))
-        return result
+    def flags(self, **kwargs):
+        if kwargs.get('compute_driver') == THEIRS and not STOCK:
+            kwargs['compute_driver'] = OURS
+        super().flags(**kwargs)
+
+    def start_service(self, name, *args, **kwargs):
+        # They make these errors; the SQLAlchemy here may be newer than
+        # what that release of Nova was tested with.  Nova's fixture takes
+        # this filter away again.
+        warnings.filterwarnings('ignore',
+                                category=exc.SADeprecationWarning)
+        service = super().start_service(name, *args, **kwargs)
+        if name == 'compute':
+            self.assertEqual(THEIRS if STOCK else OURS,
+                             nova.conf.CONF.compute_driver)
+            self.assertEqual(not STOCK, isinstance(
+                service.driver, driver.DedupMigrateLibvirtDriver))
+        return service
 
 
-def adopt(module):
-    """Return {name: test class} of one of Nova's test modules."""
+def adopt(module, *names):
+    """Return {name: test class} of one of Nova's test modules.
+
+    :param module: below nova.tests.functional
+    :param names: of tests, if not all of the module's are wanted: those
+        that have one of them in their name, the class's included
+    """
     module = importlib.import_module('nova.tests.functional.' + module)
-    return {name: type(name, (WithOurDriver, value),
-                       {'__module__': __name__})
-            for name, value in vars(module).items()
-            if inspect.isclass(value)
-            and value.__module__ == module.__name__
-            and unittest.defaultTestLoader.getTestCaseNames(value)}
+    if _WHOLE:
+        names = ()
+    adopted = {}
+    for name, value in vars(module).items():
+        if (not inspect.isclass(value)
+                or value.__module__ != module.__name__):
+            continue
+        tests = unittest.defaultTestLoader.getTestCaseNames(value)
+        left_out = [test for test in tests if names and not any(
+            wanted in '%s.%s' % (name, test) for wanted in names)]
+        if len(left_out) < len(tests):
+            adopted[name] = type(
+                name, (WithOurDriver, value),
+                {'__module__': __name__, **dict.fromkeys(left_out)})
+    return adopted

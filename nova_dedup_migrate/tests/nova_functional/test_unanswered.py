@@ -15,10 +15,9 @@ from nova.tests.fixtures import libvirt as fakelibvirt
 from nova.tests.functional.libvirt import base as libvirt_base
 import oslo_messaging
 
-from nova_dedup_migrate.compute import overdue
-from nova_dedup_migrate.compute import service
-from nova_dedup_migrate.compute import stranded
-from nova_dedup_migrate.compute import waiting
+from nova_dedup_migrate.compute import observer
+from nova_dedup_migrate.recovery import loop
+from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.tests.nova_functional import adopt
 
 _LATE = oslo_messaging.MessagingTimeout('late')
@@ -38,16 +37,17 @@ class UnansweredTest(adopt.WithOurDriver,
         if adopt.STOCK:
             self.skipTest("Nova's own driver settles nothing")
         for owner, name, value in (
-                (overdue, 'LOOK_S', 0.2), (overdue, 'PATIENCE_S', 1.0),
-                (stranded, 'PREPARED_S', 0.1), (waiting, 'RETRY_S', 0.2)):
+                (loop, 'INTERVAL_S', 0.2), (loop, 'SOON_S', 0.1),
+                (loop, 'UNKNOWN_S', 0.2), (loop, 'RETRY_S', 0.1),
+                (observer, 'REQUEST_S', 1.0)):
             self._patch(mock.patch.object(owner, name, value))
-        # what the agent of the destination would say and do
+        # what the agent of the destination would answer and do
         self._patch(mock.patch.object(
-            service.DedupMigrate, '_state_at',
-            new=lambda ours, host, uuid, context: self._state_there(uuid)))
+            api.AgentAPI, 'guest_state',
+            new=lambda agents, context, host, uuid: self._state_there(uuid)))
         self._patch(mock.patch.object(
-            service.DedupMigrate, '_forget_at',
-            new=lambda ours, host, uuid, context: None))
+            api.AgentAPI, 'forget_guest',
+            new=lambda agents, context, host, uuid, migration: False))
         # which Nova itself does not ask for
         self._patch(mock.patch.object(
             fakelibvirt.Domain, 'state', create=True,
@@ -134,13 +134,13 @@ class UnansweredTest(adopt.WithOurDriver,
         self.assertEqual(1, used['VCPU'] + used.get('PCPU', 0))
         self.assertEqual(0, self._get_provider_usages(
             self._get_provider_uuid_by_host(other))['VCPU'])
-        # removed a moment after all else is done
-        self._eventually(lambda: not self._entries())
-        self.assertEqual([], self._entries())
+        # ended a moment after all else is done
+        self._eventually(lambda: not self._unfinished())
+        self.assertEqual([], self._unfinished())
 
-    def _entries(self):
-        return [path for compute in (self.src, self.dest)
-                for path in compute.driver.dedup._journal._path.glob('*')]
+    def _unfinished(self):
+        return [one for compute in (self.src, self.dest)
+                for one in compute.driver.dedup._store.unfinished()[0]]
 
     def test_it_has_arrived(self):
         """All that Nova does about it is done again."""
@@ -170,6 +170,6 @@ class UnansweredTest(adopt.WithOurDriver,
         failed = self._fail_once(
             '_set_migration_status',
             when=lambda migration, status: status == 'preparing')
-        self._check('src', 'error')
+        self._check('src', 'failed')
         self.assertEqual([], failed)
         self.assertFalse(self.migrate_stub_ran)

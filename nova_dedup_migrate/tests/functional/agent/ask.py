@@ -13,10 +13,10 @@ import sys
 
 from oslo_privsep import priv_context
 
-from nova_dedup_migrate.agent import privileged
-from nova_dedup_migrate.agent.identity import answer
-from nova_dedup_migrate.agent.identity import challenge
-from nova_dedup_migrate.agent.identity import nodes
+from nova_dedup_migrate.identity import answer
+from nova_dedup_migrate.identity import challenge
+from nova_dedup_migrate.identity import nodes
+from nova_dedup_migrate.images import privileged
 
 
 def main(disk, destination, root, uid=None):

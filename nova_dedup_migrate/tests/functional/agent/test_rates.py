@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 
-from nova_dedup_migrate.agent import operations
+from nova_dedup_migrate.images import operations
 from nova_dedup_migrate.tests import base
 
 MIB = 1 << 20
@@ -34,9 +34,9 @@ class RatesTest(base.TestCase):
         return int(done.stdout)
 
     def test_rate(self):
-        rate = operations.read_rate(str(self.disk), (str(self.directory),),
-                                    8 * MIB, 10.0)
-        self.assertGreater(rate, 1000)
+        for rate in operations.read_rates(
+                str(self.disk), (str(self.directory),), 8 * MIB, 10.0):
+            self.assertGreater(rate, 1000)
         self.assertEqual(0, self.cached())
 
     def test_samples(self):

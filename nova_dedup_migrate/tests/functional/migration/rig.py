@@ -120,11 +120,11 @@ class Rig:
         for number, page in enumerate(pages):
             self.guest.read(page, sector + number * step, drive)
 
-    def migrate(self, arm=True, copy='shared', steal=False, disks=(),
+    def migrate(self, arm=True, copy='shared', resend=False, disks=(),
                 **given):
         """Begin; it does not end before finish().
 
-        Without stealing, unless asked for: what is outstanding stays so
+        Without resending, unless asked for: what is outstanding stays so
         until it is answered, or until the end.
         """
         given.setdefault('max_bandwidth', RATE)
@@ -132,7 +132,7 @@ class Rig:
         given.setdefault('paused', True)
         self.armed = arm
         if arm:
-            self.source.arm_dedup(copy=copy, steal=steal, disks=disks)
+            self.source.arm_dedup(copy=copy, resend=resend, disks=disks)
         self.migration = self.source.migrate(
             self.destination, options.MigrationOptions(**given))
         return self.migration

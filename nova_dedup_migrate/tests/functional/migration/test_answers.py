@@ -108,10 +108,10 @@ class StaleAnswerTest(case.MigrationCase):
         self.assert_right(outcome)
         self.assertEqual(len(case.PAGES), outcome.source.final_pages)
 
-    def test_never_answered_and_stolen(self):
-        one = self.begun(inject='no-answers', migration={'steal': True})
+    def test_never_answered_and_resent(self):
+        one = self.begun(inject='no-answers', migration={'resend': True})
         one.fetched(len(case.PAGES))
-        one.until(lambda: one.figures().outstanding == 0, 'stealing')
+        one.until(lambda: one.figures().outstanding == 0, 'resending')
         outcome = one.finish()
         self.assert_right(outcome)
-        self.assertEqual(len(case.PAGES), outcome.source.stolen_pages)
+        self.assertEqual(len(case.PAGES), outcome.source.resent_pages)

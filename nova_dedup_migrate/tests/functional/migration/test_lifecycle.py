@@ -26,7 +26,7 @@ class LifecycleTest(case.MigrationCase):
         self.assert_right(outcome)
         return outcome
 
-    def check_cancel(self, inject='', steal=False, **migration):
+    def check_cancel(self, inject='', resend=False, **migration):
         """Cancelled at some moments, then done."""
         one = self.rig(inject=inject)
         one.boot()
@@ -34,7 +34,7 @@ class LifecycleTest(case.MigrationCase):
         moments = (lambda: None, one.active,
                    lambda: one.recorded(len(PAGES)), one.rounds)
         for wait in moments:
-            one.migrate(steal=steal, **migration)
+            one.migrate(resend=resend, **migration)
             wait()
             self.cancel(one)
             one.new_destination()
@@ -59,7 +59,7 @@ class LifecycleTest(case.MigrationCase):
         self.retry(one, multifd_channels=2)
 
     def test_cancel_while_fetching(self):
-        self.check_cancel('fetch-delay-us=300000', steal=True)
+        self.check_cancel('fetch-delay-us=300000', resend=True)
 
     def test_cancel_while_answers_are_late(self):
         self.check_cancel('answer-delay-us=300000')
@@ -73,7 +73,7 @@ class LifecycleTest(case.MigrationCase):
         one.read_pages(PAGES)
         chance = random.Random(20)
         for _ in range(8):
-            one.migrate(steal=True)
+            one.migrate(resend=True)
             # however long that takes: any moment is good
             for _ in range(chance.randrange(30)):
                 one.source.run_state()

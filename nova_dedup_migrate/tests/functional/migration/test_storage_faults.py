@@ -80,12 +80,12 @@ class StorageFaultsTest(case.MigrationCase):
         self.assertGreater(outcome.source.final_pages, 0)
 
     def test_crawls_and_is_overtaken(self):
-        """Stealing sends what storage does not deliver."""
-        one = self.begun(migration={'steal': True}, **self.crawling())
-        one.until(lambda: one.figures().outstanding == 0, 'stealing', 60)
+        """Resending sends what storage does not deliver."""
+        one = self.begun(migration={'resend': True}, **self.crawling())
+        one.until(lambda: one.figures().outstanding == 0, 'resending', 60)
         outcome = one.finish()
         self.assert_right(outcome)
-        self.assertGreater(outcome.source.stolen_pages, 0)
+        self.assertGreater(outcome.source.resent_pages, 0)
 
     def test_hangs_and_is_cancelled(self):
         one = self.begun(**self.crawling())

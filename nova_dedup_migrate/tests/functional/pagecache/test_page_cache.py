@@ -12,7 +12,7 @@ import time
 from guests.lister import image
 from guests.lister import rig
 from nova_dedup_migrate.hypervisor import channel
-from nova_dedup_migrate.pagecache import ask
+from nova_dedup_migrate.pagecache import loader as loading
 from nova_dedup_migrate.pagecache import port
 from nova_dedup_migrate.pagecache import transport
 from nova_dedup_migrate.tests import base
@@ -61,17 +61,17 @@ class PageCacheTest(base.TestCase):
         self.eventually(
             lambda: guest.channel_state(port.PORT) == channel.OPEN,
             'a lister at the port', 120)
-        return ask.Asker(guest, [port.PortTransport(guest)],
+        return loading.PageCacheLoader(guest, [port.PortTransport(guest)],
                          transport.Limits(60.0))
 
     def test_teleport(self):
         rigged = self.booted(self.disk(), self.disk('other'))
         rigged.run(FILL)
-        asker = self.listening(rigged)
-        self.assertEqual('', asker.obstacle())
-        found = asker.ask()
+        loader = self.listening(rigged)
+        self.assertEqual('', loader.obstacle())
+        found = loader.load()
         self.assertEqual(('taken', '', 'port', 'whole'), (
-            found.outcome, found.reason, found.way, found.status), found)
+            found.outcome, found.reason, found.transport, found.status), found)
         self.assertGreaterEqual(found.taken_pages, MIB << 8)
         self.assertEqual(found.listed_pages, found.taken_pages)
         self.migrated(rigged, found)
@@ -104,13 +104,13 @@ class PageCacheTest(base.TestCase):
         """The port outlives who asks, and what an earlier one has left."""
         rigged = self.booted(self.disk())
         rigged.run(FILL)
-        asker = self.listening(rigged)
+        loader = self.listening(rigged)
         with rigged.guest.open_channel(port.PORT) as left:
             left.send(transport.Limits().request(5, 60.0).encode(),
                       self._soon())
             left.receive(self._soon())
         for _ in range(2):
-            found = asker.ask()
+            found = loader.load()
             self.assertEqual('taken', found.outcome, found)
             self.assertGreaterEqual(found.taken_pages, MIB << 8)
 

@@ -72,7 +72,7 @@ class EmulatorsTest(base.TestCase):
 
     def test_failure_is_not_remembered(self):
         self.ask.side_effect = errors.QmpTimeout(command='x', seconds=1)
-        self.refused(None, 'could not be asked')
+        self.refused(None, 'did not answer')
         self.ask.side_effect = None
         self.assertTrue(self.emulators.describe().patched)
 

@@ -2,22 +2,32 @@
 """Client, bus and agent together, over fake://."""
 
 import hashlib
+import importlib.util
+import unittest
 from unittest import mock
 
 from oslo_config import cfg
 from oslo_config import fixture as config_fixture
 from oslo_messaging import conffixture
 
+if importlib.util.find_spec('libvirt') is None:
+    raise unittest.SkipTest('libvirt-python is not installed')
+
 from nova_dedup_migrate.agent import emulator
 from nova_dedup_migrate.agent import endpoint
+from nova_dedup_migrate.agent import errors as agent_errors
 from nova_dedup_migrate.agent import facts
 from nova_dedup_migrate.agent import incoming
 from nova_dedup_migrate.agent import link
 from nova_dedup_migrate.agent import link_rates
+from nova_dedup_migrate.agent import local
+from nova_dedup_migrate.agent import peers
+from nova_dedup_migrate.agent import remains
 from nova_dedup_migrate.agent import storage_rates
-from nova_dedup_migrate.agent.identity import challenge
-from nova_dedup_migrate.agent.identity import nodes
+from nova_dedup_migrate.agent import surveys
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
+from nova_dedup_migrate.identity import challenge
+from nova_dedup_migrate.identity import nodes
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects
@@ -27,6 +37,13 @@ from nova_dedup_migrate.tests import base
 INSTANCE = '0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'
 MIGRATION = '1a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'
 HOST = 'compute2'
+
+
+class Loopback(peers.Peers):
+    """Both hosts are this one."""
+
+    def _problem(self, address, port):
+        return ''
 
 
 class EndToEndTest(base.TestCase):
@@ -43,13 +60,17 @@ class EndToEndTest(base.TestCase):
         emulators = mock.create_autospec(emulator.Emulators, instance=True)
         emulators.describe.return_value = emulator.Emulator(True, '10.0.3')
         site = nodes.Site(roots=(str(self.root),))
-        self.events = incoming.IncomingEvents()
-        self.guests = mock.Mock(spec=['guest_state', 'forget_guest'])
+        self.events = incoming.IncomingMigrations()
+        self.guests = mock.create_autospec(local.LocalLibvirt, instance=True)
+        self.guests.guest_state_at_once.return_value = 'arriving'
+        self.remains = mock.create_autospec(remains.Remains, instance=True)
+        self.surveys = mock.create_autospec(surveys.Surveys, instance=True)
         self.receiver = link.Receiver('127.0.0.1', range(0, 1))
         server = transport.get_server(bus, HOST, [endpoint.Endpoint(
             facts.Facts(HOST, '1.2', site, emulators,
                         storage_rates.StorageRates(site, 0, 0, 0)),
-            self.events, self.receiver, self.guests)])
+            self.events, self.receiver, self.guests, self.remains,
+            self.surveys)])
         server.start()
         self.addCleanup(server.wait)
         self.addCleanup(server.stop)
@@ -105,31 +126,62 @@ class EndToEndTest(base.TestCase):
         self.assertFalse(reply.known)
         self.assertIn('has not sent', reply.reason)
 
+    def test_migrations_to_the_same_host(self):
+        other = INSTANCE.replace('0a', '0b')
+        self.assertEqual(0, self.ask(self.disk).incoming_migrations)
+        self.events.announce(other, MIGRATION)
+        self.assertEqual(1, self.ask(self.disk).incoming_migrations)
+        self.guests.guest_state_at_once.assert_called_once_with(other)
+
+    def test_survey(self):
+        self.surveys.reply.return_value = objects.DedupSurveyReply(
+            known=False, reason='no such guest', link_rate=5.0)
+        reply = self.api.survey({}, HOST, objects.DedupSurveyRequest(
+            instance_uuid=INSTANCE, destination='compute3', max_age=9.0))
+        self.assertEqual((False, 5.0), (reply.known, reply.link_rate))
+        _, request = self.surveys.reply.call_args.args
+        self.assertEqual((INSTANCE, 'compute3', 9.0), (
+            request.instance_uuid, request.destination, request.max_age))
+
     def test_guest_state(self):
         for state in objects.GUEST_STATES:
-            self.guests.guest_state.return_value = state
-            self.assertEqual(state, self.api.guest_state({}, HOST, INSTANCE))
-        self.guests.guest_state.assert_called_with(INSTANCE)
+            self.guests.guest.return_value = local.Presence(state, 3, 'words')
+            reply = self.api.guest({}, HOST, INSTANCE)
+            self.assertEqual((state, INSTANCE, 3, 'words'), (
+                reply.state, reply.uuid, reply.domain_id, reply.reason))
+        self.guests.guest.assert_called_with(INSTANCE)
 
-    def test_guest_state_that_libvirt_does_not_tell(self):
+    def test_libvirt_does_not_answer(self):
         error = hypervisor_errors.HypervisorUnavailable(
             uri='qemu:///system', reason='gone')
-        self.guests.guest_state.side_effect = error
-        self.guests.forget_guest.side_effect = error
-        for method in (self.api.guest_state, self.api.forget_guest):
+        self.guests.guest.side_effect = error
+        self.remains.forget.side_effect = error
+        for method, *arguments in (
+                (self.api.guest_state, INSTANCE),
+                (self.api.forget_guest, INSTANCE, MIGRATION)):
             error = self.assertRaises(errors.AgentUnavailable, method, {},
-                                      HOST, INSTANCE)
+                                      HOST, *arguments)
             self.assertIn('gone', error.reason)
 
     def test_forget_guest(self):
         for known in (True, False):
-            self.guests.forget_guest.return_value = known
-            self.assertIs(known, self.api.forget_guest({}, HOST, INSTANCE))
-        self.guests.forget_guest.assert_called_with(INSTANCE)
+            self.remains.forget.return_value = known
+            self.assertIs(known, self.api.forget_guest({}, HOST, INSTANCE,
+                                                       MIGRATION))
+        self.remains.forget.assert_called_with(INSTANCE, MIGRATION)
+
+    def test_forget_guest_is_refused(self):
+        self.remains.forget.side_effect = agent_errors.ForgetRefused(
+            instance_uuid=INSTANCE, reason='it is running (booted)')
+        error = self.assertRaises(errors.AgentRefused, self.api.forget_guest,
+                                  {}, HOST, INSTANCE, MIGRATION)
+        self.assertIn('it is running', error.reason)
 
     def test_link(self):
-        rates = link_rates.LinkRates(self.api, 'compute1', 0.1, 1 << 20, 60)
-        self.assertGreater(rates.rate({}, HOST), 1e6)
+        rates = link_rates.LinkRates(
+            self.api, 'compute1', Loopback(range(1, 65536)), 0.1, 1 << 20,
+            60, lambda: False)
+        self.assertGreater(rates.rate({}, HOST, 20.0).rate, 1e6)
 
     def test_link_is_busy(self):
         with self.receiver._busy, mock.patch.object(link, 'PATIENCE', 0.01):
@@ -137,4 +189,4 @@ class EndToEndTest(base.TestCase):
                 errors.AgentUnavailable, self.api.link_probe, {}, HOST,
                 objects.DedupLinkRequest(source='x', seconds=1.0, bytes=1))
         self.assertIn('another measurement', error.reason)
-
+        self.assertIsInstance(error, errors.AgentRefused)

@@ -7,8 +7,8 @@ from unittest import mock
 from nova_dedup_migrate.agent import emulator
 from nova_dedup_migrate.agent import facts
 from nova_dedup_migrate.agent import storage_rates
-from nova_dedup_migrate.agent.identity import answer
-from nova_dedup_migrate.agent.identity import nodes
+from nova_dedup_migrate.identity import answer
+from nova_dedup_migrate.identity import nodes
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.tests import base
 
@@ -28,7 +28,7 @@ class FactsTest(base.TestCase):
             True, '10.0.3')
         self.rates = mock.create_autospec(storage_rates.StorageRates,
                                           instance=True)
-        self.rates.rate.return_value = 5.0
+        self.rates.rates.return_value = storage_rates.Rates(5.0, 2.0)
         self.site = nodes.Site(roots=('/x',))
         self.facts = facts.Facts('compute2', '1.2', self.site,
                                  self.emulators, self.rates)
@@ -51,9 +51,10 @@ class FactsTest(base.TestCase):
         self.assertEqual(('compute2', '1.2', True, '10.0.3', ''),
                          (reply.host, reply.release, reply.patched,
                           reply.qemu_version, reply.reason))
-        self.assertEqual([('vda', 'shared', 5.0), ('vdb', 'shared', 5.0)],
-                         [(each.target, each.copy, each.storage_rate)
-                          for each in reply.disks])
+        self.assertEqual([('vda', 'shared', 5.0, 2.0),
+                          ('vdb', 'shared', 5.0, 2.0)],
+                         [(each.target, each.copy, each.storage_rate,
+                           each.scattered_rate) for each in reply.disks])
         self.emulators.describe.assert_called_once_with('/qemu')
 
     def test_not_measured_if_nobody_wants_to_know(self):
@@ -66,13 +67,14 @@ class FactsTest(base.TestCase):
         self.assertEqual('stock', reply.reason)
         self.answer.side_effect = [disk(copy='none')]
         self.facts.reply(self.request())
-        self.rates.rate.assert_not_called()
+        self.rates.rates.assert_not_called()
 
     def test_first_image_with_content_is_measured(self):
-        self.rates.rate.side_effect = [None, 7.0]
+        self.rates.rates.side_effect = [None, storage_rates.Rates(7.0)]
         reply = self.facts.reply(self.request(images=3))
-        self.assertEqual(7.0, reply.disks[0].storage_rate)
-        self.assertEqual(2, self.rates.rate.call_count)
+        self.assertEqual((7.0, None), (reply.disks[0].storage_rate,
+                                       reply.disks[0].scattered_rate))
+        self.assertEqual(2, self.rates.rates.call_count)
 
     def test_storage_hangs(self):
         done = threading.Event()
@@ -87,7 +89,7 @@ class FactsTest(base.TestCase):
     def test_measurement_hangs(self):
         done = threading.Event()
         self.addCleanup(done.set)
-        self.rates.rate.side_effect = lambda *args: done.wait(30)
+        self.rates.rates.side_effect = lambda *args: done.wait(30)
         reply = self.facts.reply(self.request(budget=0.05))
         self.assertIsNone(reply.disks[0].storage_rate)
         self.assertEqual('shared', reply.disks[0].copy)

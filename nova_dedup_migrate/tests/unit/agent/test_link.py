@@ -5,6 +5,7 @@ import socket
 import threading
 from unittest import mock
 
+from nova_dedup_migrate.agent import errors
 from nova_dedup_migrate.agent import link
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.tests import base
@@ -15,6 +16,12 @@ ANY = range(0, 1)
 def request(seconds=0.2, limit=4 << 20):
     return objects.DedupLinkRequest(source='compute1', seconds=seconds,
                                     bytes=limit)
+
+
+def measure(offer, wanted=None):
+    return link.measure(offer, wanted or request(30.0, 1 << 40),
+                        socket.AF_INET6 if ':' in offer.address
+                        else socket.AF_INET, (offer.address, offer.port))
 
 
 class LinkTest(base.TestCase):
@@ -34,13 +41,13 @@ class LinkTest(base.TestCase):
         return connection
 
     def test_rate(self):
-        self.assertGreater(link.measure(self.receiver.offer(request())),
+        self.assertGreater(measure(self.receiver.offer(request())),
                            1e6)
 
     def test_time_is_up_first(self):
         offer = self.receiver.offer(request(0.05, 1 << 40))
         self.assertEqual(link.MAX_BYTES, offer.bytes)
-        self.assertGreater(link.measure(offer), 1e6)
+        self.assertGreater(measure(offer), 1e6)
 
     def test_ipv6(self):
         if not socket.has_ipv6:
@@ -48,9 +55,9 @@ class LinkTest(base.TestCase):
         receiver = link.Receiver('::1', ANY)
         try:
             offer = receiver.offer(request())
-        except link.ProbeRefused as error:
+        except errors.ProbeRefused as error:
             self.skipTest('no IPv6 here: %s' % error)
-        self.assertGreater(link.measure(offer), 1e6)
+        self.assertGreater(measure(offer), 1e6)
 
     def test_limits_of_the_agent(self):
         offer = self.receiver.offer(request(1e9, 1 << 60))
@@ -63,41 +70,41 @@ class LinkTest(base.TestCase):
         stranger = self.connect(offer)
         stranger.sendall(bytes(32))
         self.assertEqual(b'', stranger.recv(1))
-        self.assertGreater(link.measure(offer), 1e6)
+        self.assertGreater(measure(offer), 1e6)
 
     def test_it_listens_for_one(self):
         offer = self.receiver.offer(request())
-        link.measure(offer)
+        measure(offer)
         self.wait()
-        self.assertRaises(OSError, link.measure, offer)
+        self.assertRaises(OSError, measure, offer)
 
     def test_nobody_comes(self):
         with mock.patch.object(link, 'PATIENCE', 0.01):
             self.receiver.offer(request())
             self.wait()
-        self.assertGreater(link.measure(self.receiver.offer(request())),
+        self.assertGreater(measure(self.receiver.offer(request())),
                            1e6)
 
     def test_one_at_a_time(self):
         offer = self.receiver.offer(request())
         with mock.patch.object(link, 'PATIENCE', 0.01):
-            self.assertRaises(link.ProbeRefused, self.receiver.offer,
+            self.assertRaises(errors.ProbeRefused, self.receiver.offer,
                               request())
-        link.measure(offer)
+        measure(offer)
 
     def test_no_free_port(self):
         taken = socket.create_server(('127.0.0.1', 0))
         self.addCleanup(taken.close)
         port = taken.getsockname()[1]
         receiver = link.Receiver('127.0.0.1', range(port, port + 1))
-        error = self.assertRaises(link.ProbeRefused, receiver.offer,
+        error = self.assertRaises(errors.ProbeRefused, receiver.offer,
                                   request())
         self.assertIn(str(port), str(error))
         self.assertFalse(receiver._busy.locked())
 
     def test_no_such_address(self):
         receiver = link.Receiver('no.such.host.invalid', ANY)
-        self.assertRaises(link.ProbeRefused, receiver.offer, request())
+        self.assertRaises(errors.ProbeRefused, receiver.offer, request())
         self.assertFalse(receiver._busy.locked())
 
     def _destination(self, answer):
@@ -123,15 +130,39 @@ class LinkTest(base.TestCase):
             address='127.0.0.1', port=listener.getsockname()[1],
             token='0' * 64, seconds=0.05, bytes=1 << 20)
 
+    def test_limits_of_the_source(self):
+        """A destination that wants more than was requested gets no more."""
+        offer = self.receiver.offer(request(10.0, 1 << 40))
+        offer.seconds, offer.bytes = link.MAX_SECONDS, link.MAX_BYTES
+        sent = []
+        push = link._push
+
+        def spy(connection, deadline, limit):
+            sent.append((deadline - link.time.monotonic(), limit))
+            push(connection, deadline, limit)
+
+        with mock.patch.object(link, '_push', spy):
+            self.assertGreater(measure(offer, request(0.05, 1 << 10)), 0)
+        (seconds, limit), = sent
+        self.assertEqual(1 << 10, limit)
+        self.assertLessEqual(seconds, 0.05)
+
+    def test_migration_is_under_way(self):
+        receiver = link.Receiver('127.0.0.1', ANY, 'compute2', lambda: True)
+        error = self.assertRaises(errors.LinkInUse, receiver.offer,
+                                  request())
+        self.assertIn('compute2', str(error))
+        self.assertFalse(receiver._busy.locked())
+
     def test_nothing_arrived(self):
-        self.assertIsNone(link.measure(self._destination(bytes(8))))
+        self.assertIsNone(measure(self._destination(bytes(8))))
 
     def test_impossible_rate(self):
-        self.assertRaises(ConnectionError, link.measure,
+        self.assertRaises(ConnectionError, measure,
                           self._destination(b'\xff' * 8))
 
     def test_short_answer(self):
-        self.assertRaises(ConnectionError, link.measure,
+        self.assertRaises(ConnectionError, measure,
                           self._destination(b'abc'))
 
     def test_second_half_counts(self):

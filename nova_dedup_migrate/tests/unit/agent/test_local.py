@@ -2,6 +2,7 @@
 """What is asked of libvirt."""
 
 import importlib.util
+import threading
 from unittest import mock
 
 from nova_dedup_migrate.hypervisor import errors
@@ -13,7 +14,6 @@ if importlib.util.find_spec('libvirt') is not None:
     from nova_dedup_migrate.agent import local
 else:
     local = None
-
 
 
 def libvirt_error(code):
@@ -85,6 +85,7 @@ class LocalTest(base.TestCase):
             domain.isActive.return_value = active
             domain.state.return_value = list(state)
             domain.jobStats.side_effect = job
+            domain.ID.return_value = 1 if active else -1
             self.assertEqual(expected, self.local.guest_state('uuid'))
         self.host.domain.assert_called_with('uuid', 'uuid')
 
@@ -98,33 +99,53 @@ class LocalTest(base.TestCase):
         self.assertRaises(errors.HypervisorUnavailable,
                           self.local.guest_state, 'uuid')
 
-    def forget(self, active=False):
-        self.domain = self.host.domain.return_value = mock.create_autospec(
+    def test_guest(self):
+        domain = self.host.domain.return_value = mock.create_autospec(
             libvirt.virDomain, instance=True)
-        self.domain.isActive.return_value = active
-        return self.local.forget_guest('uuid')
+        domain.isActive.return_value = 1
+        domain.state.return_value = [libvirt.VIR_DOMAIN_PAUSED,
+                                     libvirt.VIR_DOMAIN_PAUSED_POSTCOPY]
+        for number, expected in ((7, 7), (-1, None)):
+            domain.ID.return_value = number
+            self.assertEqual(
+                local.Presence('none', expected, 'paused (postcopy)'),
+                self.local.guest('uuid'))
 
-    def test_forget(self):
-        self.assertTrue(self.forget())
-        self.host.domain.assert_called_once_with('uuid', 'uuid')
-        self.domain.undefineFlags.assert_called_once_with(
-            libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM
-            | libvirt.VIR_DOMAIN_UNDEFINE_KEEP_TPM)
+    def jobs(self, *jobs):
+        domains = []
+        for job in jobs:
+            domain = mock.create_autospec(libvirt.virDomain, instance=True)
+            domain.jobStats.side_effect = [job]
+            domains.append(domain)
+        self.connection.listAllDomains.return_value = domains
+        return self.local.is_busy()
 
-    def test_a_guest_that_runs_is_not_forgotten(self):
-        self.assertFalse(self.forget(active=True))
-        self.domain.undefineFlags.assert_not_called()
+    def test_is_busy(self):
+        none = {'type': libvirt.VIR_DOMAIN_JOB_NONE}
+        self.assertFalse(self.jobs())
+        self.assertFalse(self.jobs(
+            none, {}, libvirt_error(libvirt.VIR_ERR_NO_DOMAIN)))
+        self.assertTrue(self.jobs(
+            none, {'type': libvirt.VIR_DOMAIN_JOB_UNBOUNDED}))
+        # of a destination libvirt has no statistics
+        self.assertTrue(self.jobs(
+            none, libvirt_error(libvirt.VIR_ERR_OPERATION_UNSUPPORTED)))
 
-    def test_forget_a_guest_that_is_not_known(self):
-        self.host.domain.side_effect = errors.GuestNotRunning(name='uuid')
-        self.assertFalse(self.local.forget_guest('uuid'))
+    def test_is_busy_without_libvirt(self):
+        self.connection.listAllDomains.side_effect = libvirt_error(
+            libvirt.VIR_ERR_NO_CONNECT)
+        self.assertTrue(self.local.is_busy())
 
-    def test_libvirt_refuses_to_forget(self):
-        self.forget()
-        self.domain.undefineFlags.side_effect = libvirt_error(
-            libvirt.VIR_ERR_OPERATION_INVALID)
-        self.assertRaises(errors.HypervisorError, self.local.forget_guest,
-                          'uuid')
+    def test_libvirt_hangs(self):
+        done = threading.Event()
+        self.addCleanup(done.set)
+        self.connection.listAllDomains.side_effect = (
+            lambda flags: done.wait(30))
+        self.host.domain.side_effect = lambda *args: done.wait(30)
+        with mock.patch.object(local, '_AT_ONCE', 0.01):
+            self.assertTrue(self.local.is_busy())
+            self.assertRaises(errors.HypervisorUnavailable,
+                              self.local.guest_state_at_once, 'uuid')
 
     def test_subscribes_when_libvirt_is_there(self):
         self.host.subscribe.side_effect = [

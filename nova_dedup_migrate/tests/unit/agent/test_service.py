@@ -25,6 +25,7 @@ if importlib.util.find_spec('libvirt') is not None:
     from nova_dedup_migrate.agent import local
     from nova_dedup_migrate.agent import service
     from nova_dedup_migrate.cmd import agent as command
+    from nova_dedup_migrate.hypervisor import libvirt_host
 else:
     service = None
 
@@ -47,6 +48,8 @@ class ServiceCase(base.TestCase):
         patcher = mock.patch.object(local, 'LocalLibvirt', autospec=True)
         self.libvirt = patcher.start()
         self.libvirt.return_value.emulators.return_value = []
+        self.libvirt.return_value.host = mock.create_autospec(
+            libvirt_host.LibvirtHost, instance=True)
         self.addCleanup(patcher.stop)
 
 
@@ -84,6 +87,7 @@ class ServiceTest(ServiceCase):
                             live_migration_inbound_addr='127.0.0.1')
         self.fixture.config(group='dedup_migrate', probe_port_min=0,
                             probe_port_max=0)
+        self.libvirt.return_value.is_busy.return_value = False
         offer = self.serve().link_probe(
             {}, 'compute2', objects.DedupLinkRequest(
                 source='compute1', seconds=0.01, bytes=1))

@@ -19,8 +19,9 @@ OVERRIDDEN = ('__init__', 'init_host', 'cleanup_host', 'emit_event',
               '_live_migration_monitor', 'live_migration_abort',
               'live_migration_force_complete',
               'process_instances_at_startup', '_set_qemu_guest_agent',
-              '_handle_conn_event', 'check_can_live_migrate_destination',
-              'pre_live_migration', 'post_live_migration_at_destination')
+              '_handle_conn_event', 'check_can_live_migrate_source',
+              'pre_live_migration', 'post_live_migration_at_destination',
+              'rollback_live_migration_at_destination')
 
 #: What is overridden or called only from a major release of Nova on, as it
 #: is new there.
@@ -42,8 +43,9 @@ USED = {
     'nova/virt/libvirt/host.py': {'Host': ('get_guest', 'get_connection',
                                            '_wrapped_conn_lock',
                                            '_wrapped_conn')},
-    'nova/virt/libvirt/guest.py': {'Guest': ('get_job_info', 'abort_job',
-                                             '_domain')},
+    'nova/virt/libvirt/guest.py': {'Guest': (
+        'get_job_info', 'abort_job', 'pause', 'resume', 'poweroff',
+        'delete_configuration', 'get_power_state', '_domain')},
     'nova/virt/libvirt/migration.py': {'': ('downtime_steps',)},
     'nova/virt/event.py': {'InstanceEvent': ('get_instance_uuid',),
                            'LifecycleEvent': ('get_transition',)},
@@ -52,16 +54,14 @@ USED = {
     # post_method and recover_method of _live_migration
     'nova/compute/manager.py': {
         'ComputeManager': (
-            '_post_live_migration_update_host', '_rollback_live_migration',
-            '_delete_allocation_after_move', '_revert_allocation',
-            'network_api', 'volume_api', 'compute_rpcapi',
+            '_post_live_migration', '_post_live_migration_update_host',
+            '_rollback_live_migration', '_delete_allocation_after_move',
+            'update_available_resource', 'network_api', 'volume_api',
             '_waiting_live_migrations'),
         'ComputeVirtAPI': ('_compute',)},
     'nova/network/neutron.py': {'API': ('setup_networks_on_host',)},
-    'nova/compute/rpcapi.py': {
-        'ComputeAPI': ('check_can_live_migrate_destination',)},
-    'nova/volume/cinder.py': {'API': ('attachment_get',),
-                              '': ('cinderclient',)},
+    'nova/compute/utils.py': {'': ('add_instance_fault_from_exc',)},
+    'nova/volume/cinder.py': {'API': ('attachment_get',)},
     'nova/context.py': {'': ('get_admin_context',)},
 }
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-from nova_dedup_migrate.agent.identity import nodes
 from nova_dedup_migrate.compute import disks
+from nova_dedup_migrate.identity import nodes
 from nova_dedup_migrate.tests import base
 
 XML = """

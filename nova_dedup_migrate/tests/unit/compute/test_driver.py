@@ -13,17 +13,15 @@ from nova.virt.libvirt import config as libvirt_config
 from nova.virt.libvirt import driver as libvirt_driver
 from nova.virt.libvirt import guest as libvirt_guest
 from nova.virt.libvirt import host as libvirt_host
-import oslo_messaging
 
-from nova_dedup_migrate.compute import attempt as compute_attempt
 from nova_dedup_migrate.compute import driver
-from nova_dedup_migrate.compute import figures
-from nova_dedup_migrate.compute import service
+from nova_dedup_migrate.compute import migrations
+from nova_dedup_migrate.compute import monitored_guest
+from nova_dedup_migrate.operations import session as compute_session
 from nova_dedup_migrate.tests import base
-from nova_dedup_migrate.tests.unit.compute.test_attempt import libvirt_error
-from nova_dedup_migrate.tests.unit.tasks import fakes
-
-UUID = '22222222-0000-4000-8000-000000000002'
+from nova_dedup_migrate.tests.unit.compute import fakes
+from nova_dedup_migrate.tests.unit.compute.fakes import libvirt_error
+from nova_dedup_migrate.tests.unit.compute.fakes import UUID
 
 
 class DriverCase(base.TestCase):
@@ -32,17 +30,19 @@ class DriverCase(base.TestCase):
         super().setUp()
         cls = driver.DedupMigrateLibvirtDriver
         self.driver = cls.__new__(cls)
-        self.driver.dedup = mock.create_autospec(service.DedupMigrate,
+        self.driver.dedup = mock.create_autospec(migrations.LiveMigrations,
                                                  instance=True)
+        self.driver.dedup.enabled = True
         self.instance = objects.Instance(uuid=UUID)
         self.forced = mock.Mock(spec=[])
-        self.there = mock.Mock(spec=[], return_value='here')
-        self.attempt = compute_attempt.Attempt(fakes.record(), self.forced,
-                                               self.there,
-                                               mock.Mock(spec=[]))
+        self.post, self.recover = mock.Mock(spec=[]), mock.Mock(spec=[])
+        self.operation = fakes.operation()
+        self.session = compute_session.Session(
+            self.operation, self.instance, 'data', self.post, self.recover,
+            self.forced, mock.Mock(spec=[]))
         self.driver._host = mock.create_autospec(libvirt_host.Host,
                                                  instance=True)
-        self.driver.dedup.attempt_of.return_value = self.attempt
+        self.driver.dedup.session_of.return_value = self.session
 
     def nova(self, method, **kwargs):
         """Replace a method of Nova's class."""
@@ -65,7 +65,8 @@ class ConnectionTest(base.TestCase):
 
         with mock.patch.object(libvirt_driver.LibvirtDriver, '__init__',
                                autospec=True, side_effect=begin), \
-                mock.patch.object(service, 'DedupMigrate', autospec=True):
+                mock.patch.object(migrations, 'LiveMigrations',
+                                  autospec=True):
             driver.DedupMigrateLibvirtDriver(None)
         lost = mock.create_autospec(libvirt.virConnect, instance=True)
         error = libvirt_error(libvirt.VIR_ERR_SYSTEM_ERROR)
@@ -159,17 +160,39 @@ class PortTest(DriverCase):
         self.assertIn('page_cache.0', port.to_xml())
 
 
+class RequestTest(DriverCase):
+
+    def setUp(self):
+        super().setUp()
+        self.theirs = self.nova('check_can_live_migrate_source',
+                                return_value='data')
+
+    def check(self):
+        self.assertEqual('data', self.driver.check_can_live_migrate_source(
+            'context', self.instance, 'check', 'devices'))
+        self.theirs.assert_called_once_with(
+            self.driver, 'context', self.instance, 'check', 'devices')
+
+    def test_it_is_kept(self):
+        self.check()
+        self.driver.dedup.request.assert_called_once_with(
+            'context', self.instance, 'data')
+
+    def test_off(self):
+        self.driver.dedup.enabled = False
+        self.check()
+        self.driver.dedup.request.assert_not_called()
+
+
 class LiveMigrationTest(DriverCase):
 
     def setUp(self):
         super().setUp()
         self.theirs = self.nova('_live_migration')
-        self.driver.dedup.attempt.return_value = contextlib.nullcontext(
-            self.attempt)
+        self.driver.dedup.session.side_effect = (
+            lambda *args: contextlib.nullcontext(self.session))
         self.driver.dedup.migrate.side_effect = (
-            lambda context, instance, data, attempt, operate: operate())
-        self.driver.dedup.refuses.return_value = False
-        self.post, self.recover = mock.Mock(spec=[]), mock.Mock(spec=[])
+            lambda context, instance, session, data, operate: operate())
 
     def migrate(self):
         self.driver._live_migration('context', self.instance, 'there',
@@ -178,76 +201,28 @@ class LiveMigrationTest(DriverCase):
     def test_novas_own_is_run(self):
         self.migrate()
         self.theirs.assert_called_once_with(
-            self.driver, 'context', self.instance, 'there', mock.ANY,
-            mock.ANY, False, 'data')
-        self.driver.dedup.attempt.assert_called_once_with(
-            self.instance, 'there', False, 'data')
-        self.recover.assert_not_called()
+            self.driver, 'context', self.instance, 'there',
+            self.session.complete, self.session.recover, False, 'data')
+        self.driver.dedup.session.assert_called_once_with(
+            'context', self.instance, 'there', self.post, self.recover,
+            False, 'data')
+        self.assertEqual('running', self.operation.phase)
+
+    def test_off(self):
+        """Nova's own, with its own arguments, and nothing else."""
+        self.driver.dedup.enabled = False
+        self.migrate()
+        self.theirs.assert_called_once_with(
+            self.driver, 'context', self.instance, 'there', self.post,
+            self.recover, False, 'data')
+        self.driver.dedup.session.assert_not_called()
 
     def test_refused(self):
-        self.driver.dedup.refuses.return_value = True
+        self.session = None
         self.migrate()
-        self.driver.dedup.refuses.assert_called_once_with(
-            'context', self.instance, 'there', self.recover, 'data')
         self.theirs.assert_not_called()
-        self.driver.dedup.attempt.assert_not_called()
 
-    def test_methods_are_passed_on(self):
-        def theirs(driver, context, instance, dest, post_method,
-                   recover_method, block_migration, migrate_data):
-            self.attempt.operation_ended()
-            post_method(context, instance, dest, block_migration, 'post')
-            recover_method('recover')
-
-        self.theirs.side_effect = theirs
-        self.migrate()
-        self.post.assert_called_once_with('context', self.instance, 'there',
-                                          False, 'post')
-        self.recover.assert_called_once_with('recover')
-        self.assertEqual('completed', self.attempt.record.outcome)
-
-    def test_exception_passes(self):
-        def theirs(*args):
-            self.attempt.enter()
-            raise exception.MigrationError(reason='x')
-
-        self.theirs.side_effect = theirs
-        self.assertRaises(exception.MigrationError, self.migrate)
-        self.recover.assert_not_called()
-
-    def test_error_before_libvirt_was_called(self):
-        self.theirs.side_effect = exception.HypervisorUnavailable()
-        self.migrate()
-        self.recover.assert_called_once_with(
-            'context', self.instance, 'there', 'data')
-        self.assertEqual('failed', self.attempt.record.outcome)
-        # the thread that was to call it is late
-        operation = self.nova('_live_migration_operation')
-        self.driver._live_migration_operation(
-            'context', self.instance, 'there', False, 'data', 'guest', [])
-        operation.assert_not_called()
-
-    def test_error_after_the_guest_was_settled(self):
-        def theirs(driver, context, instance, dest, post, recover, *args):
-            recover(context, instance, dest, 'data')
-            raise exception.MigrationError(reason='x')
-
-        self.theirs.side_effect = theirs
-        self.assertRaises(exception.MigrationError, self.migrate)
-        self.recover.assert_called_once_with(
-            'context', self.instance, 'there', 'data')
-
-    def test_libvirt_is_waited_for(self):
-        def theirs(*args):
-            self.driver.dedup.await_libvirt.assert_called_once_with(
-                self.instance)
-
-        self.theirs.side_effect = theirs
-        self.migrate()
-        self.theirs.assert_called_once()
-        self.recover.assert_not_called()
-
-    def test_aborted_while_facts_are_gathered(self):
+    def test_aborted_while_facts_are_collected(self):
         self.driver.live_migration_abort(self.instance)
         self.migrate()
         self.theirs.assert_not_called()
@@ -268,25 +243,25 @@ class OperationTest(DriverCase):
         self.driver._live_migration_operation(*self.arguments)
         self.theirs.assert_called_once_with(self.driver, *self.arguments)
 
-    def test_error_of_libvirt_is_the_monitors_affair(self):
+    def test_error_of_libvirt_is_left_to_the_monitor(self):
         self.theirs.side_effect = libvirt_error(
             libvirt.VIR_ERR_OPERATION_ABORTED)
         self.driver._live_migration_operation(*self.arguments)
-        recover = mock.Mock(spec=[])
-        self.attempt.recovering(recover)('context')
-        recover.assert_called_once_with('context',
-                                        migration_status='cancelled')
+        self.session.recover('context', None, 'there', None)
+        self.recover.assert_called_once_with(
+            'context', self.instance, 'there', 'data',
+            migration_status='cancelled')
 
     def test_the_end_is_noted_however_it_is(self):
         for error in (None, libvirt_error(libvirt.VIR_ERR_RPC),
                       exception.MigrationError(reason='x')):
-            self.attempt = mock.create_autospec(
-                compute_attempt.Attempt, instance=True)
-            self.driver.dedup.attempt_of.return_value = self.attempt
+            self.session = mock.create_autospec(
+                compute_session.Session, instance=True)
+            self.driver.dedup.session_of.return_value = self.session
             self.theirs.side_effect = error
             with contextlib.suppress(exception.MigrationError):
                 self.driver._live_migration_operation(*self.arguments)
-            self.attempt.operation_ended.assert_called_once_with()
+            self.session.operation_ended.assert_called_once_with()
 
     def test_other_errors_pass(self):
         self.theirs.side_effect = exception.MigrationError(reason='x')
@@ -294,8 +269,14 @@ class OperationTest(DriverCase):
                           self.driver._live_migration_operation,
                           *self.arguments)
 
-    def test_without_an_attempt(self):
-        self.driver.dedup.attempt_of.return_value = None
+    def test_nova_has_given_up_meanwhile(self):
+        """The thread that was to call libvirt is late."""
+        self.session.fail(exception.HypervisorUnavailable())
+        self.driver._live_migration_operation(*self.arguments)
+        self.theirs.assert_not_called()
+
+    def test_without_a_session(self):
+        self.driver.dedup.session_of.return_value = None
         self.theirs.side_effect = libvirt_error(libvirt.VIR_ERR_RPC)
         self.assertRaises(libvirt.libvirtError,
                           self.driver._live_migration_operation,
@@ -308,51 +289,33 @@ class MonitorTest(DriverCase):
         super().setUp()
         self.theirs = self.nova('_live_migration_monitor')
         self.guest = mock.create_autospec(libvirt_guest.Guest, instance=True)
-        self.rest = ('there', 'post', 'recover', False, 'data', 'future', [])
+        self.data = objects.LibvirtLiveMigrateData(
+            migration=objects.Migration(uuid=UUID))
 
     def monitor(self):
-        self.driver._live_migration_monitor('context', self.instance,
-                                            self.guest, *self.rest)
+        self.driver._live_migration_monitor(
+            'context', self.instance, self.guest, 'there', 'post',
+            'recover', False, self.data, 'future', [])
+        return self.theirs.call_args.args
 
-    def test_guest_with_our_figures(self):
-        self.monitor()
-        self.theirs.assert_called_once_with(
-            self.driver, 'context', self.instance, mock.ANY, *self.rest)
-        seen = self.theirs.call_args.args[3]
-        self.assertIsInstance(seen, figures.MigratingGuest)
+    def test_what_nova_sees(self):
+        (_driver, context, instance, guest, *rest) = self.monitor()
+        self.assertEqual(('context', ['there', 'post', 'recover', False]),
+                         (context, rest[:4]))
+        self.assertIsInstance(guest, monitored_guest.MonitoredGuest)
+        self.assertIsInstance(instance, monitored_guest.MonitoredRecord)
+        self.assertIsInstance(rest[4], monitored_guest.MonitoredData)
+        self.assertEqual(UUID, rest[4].migration.uuid)
         self.assertIs(self.driver._host.get_guest.return_value,
-                      seen._reopen())
+                      guest._reopen())
         self.driver._host.get_guest.assert_called_once_with(self.instance)
 
-    def test_the_bus_is_away_for_a_while(self):
-        lost = oslo_messaging.MessagingTimeout('late')
-        self.theirs.side_effect = [lost, lost, None]
-        with mock.patch.object(compute_attempt, '_INTERVAL_S', 0):
-            self.monitor()
-        self.assertEqual(3, self.theirs.call_count)
-        trouble, = self.attempt.record.warnings
-        self.assertIn('late', trouble)
-
-    def test_the_bus_is_away_when_it_is_over(self):
-        def end(*args):
-            self.attempt.over('completed')
-            raise oslo_messaging.MessagingTimeout('late')
-
-        self.theirs.side_effect = end
-        self.assertRaises(oslo_messaging.MessagingTimeout, self.monitor)
-        self.theirs.assert_called_once()
-
-    def test_other_errors_pass(self):
-        self.theirs.side_effect = libvirt_error(libvirt.VIR_ERR_RPC)
-        self.assertRaises(libvirt.libvirtError, self.monitor)
-        self.theirs.side_effect = oslo_messaging.MessagingTimeout('late')
-        self.driver.dedup.attempt_of.return_value = None
-        self.assertRaises(oslo_messaging.MessagingTimeout, self.monitor)
-
-    def test_without_an_attempt(self):
-        self.driver.dedup.attempt_of.return_value = None
-        self.monitor()
-        self.assertIs(self.guest, self.theirs.call_args.args[3])
+    def test_without_a_session(self):
+        self.driver.dedup.session_of.return_value = None
+        self.theirs.side_effect = None
+        arguments = self.monitor()
+        self.assertIs(self.guest, arguments[3])
+        self.assertIs(self.data, arguments[8])
 
 
 class AbortTest(DriverCase):
@@ -366,31 +329,31 @@ class AbortTest(DriverCase):
         self.driver.live_migration_abort(self.instance)
 
     def test_running(self):
-        self.attempt.begin()
+        self.session.begin()
         self.abort()
         self.theirs.assert_called_once_with(self.driver, self.instance)
 
     def test_before_nova_begins(self):
         self.abort()
         self.theirs.assert_not_called()
-        self.assertFalse(self.attempt.begin())
+        self.assertFalse(self.session.begin())
 
     def test_before_libvirt_begins(self):
-        self.attempt.begin()
+        self.session.begin()
         self.theirs.side_effect = self.no_job
         self.abort()
         guest = mock.create_autospec(libvirt_guest.Guest, instance=True)
-        self.attempt.job_seen(guest)
+        self.session.see_job(guest)
         guest.abort_job.assert_called_once_with()
 
     def test_refused(self):
-        self.attempt.begin()
-        self.attempt.job_seen(None)
+        self.session.begin()
+        self.session.see_job(None)
         self.theirs.side_effect = self.no_job
         self.assertRaises(libvirt.libvirtError, self.abort)
 
     def test_no_migration(self):
-        self.driver.dedup.attempt_of.return_value = None
+        self.driver.dedup.session_of.return_value = None
         self.theirs.side_effect = self.no_job
         self.assertRaises(libvirt.libvirtError, self.abort)
 
@@ -413,11 +376,11 @@ class ForceCompleteTest(DriverCase):
     def test_before_nova_begins(self):
         self.theirs.side_effect = self.none_yet
         self.force()
-        self.attempt.begin()
-        self.attempt.job_seen(None)
+        self.session.begin()
+        self.session.see_job(None)
         self.forced.assert_called_once_with()
 
     def test_no_migration(self):
-        self.driver.dedup.attempt_of.return_value = None
+        self.driver.dedup.session_of.return_value = None
         self.theirs.side_effect = self.none_yet
         self.assertRaises(exception.NoActiveMigrationForInstance, self.force)

@@ -8,37 +8,38 @@ from oslo_config import cfg
 from nova_dedup_migrate.compute import page_cache
 from nova_dedup_migrate.conf import dedup_migrate
 from nova_dedup_migrate.hypervisor import base as hypervisor
-from nova_dedup_migrate.pagecache import ask
+from nova_dedup_migrate.pagecache import loader as loading
 from nova_dedup_migrate.tests import base
 
 
-class AskerTest(base.TestCase):
+class LoaderTest(base.TestCase):
 
-    def asker(self, **options):
+    def loader(self, **options):
         conf = cfg.ConfigOpts()
         dedup_migrate.register_opts(conf)
         conf([])
         for name, value in options.items():
             conf.set_override('page_cache_' + name, value, 'dedup_migrate')
         guest = mock.create_autospec(hypervisor.Guest, instance=True)
-        with mock.patch.object(ask, 'Asker', autospec=True) as made:
-            found = page_cache.asker(conf.dedup_migrate, guest)
+        with mock.patch.object(loading, 'PageCacheLoader',
+                               autospec=True) as made:
+            found = page_cache.loader(conf.dedup_migrate, guest)
         if found is None:
             return None
         _, ways, limits = made.call_args.args
         return [way.name for way in ways], limits
 
     def test_default(self):
-        ways, limits = self.asker()
+        ways, limits = self.loader()
         self.assertEqual(['port'], ways)
         self.assertEqual((5.0, 65536, 1 << 22), (
             limits.seconds, limits.memory_kib, limits.extents))
 
-    def test_ways(self):
-        self.assertIsNone(self.asker(ways=[]))
-        self.assertEqual(['agent', 'port'], self.asker(
-            ways=['agent', 'port', 'agent'])[0])
-        self.assertRaises(ValueError, self.asker, ways=['telepathy'])
+    def test_transports(self):
+        self.assertIsNone(self.loader(transports=[]))
+        self.assertEqual(['agent', 'port'], self.loader(
+            transports=['agent', 'port', 'agent'])[0])
+        self.assertRaises(ValueError, self.loader, transports=['telepathy'])
 
 
 class PortTest(base.TestCase):

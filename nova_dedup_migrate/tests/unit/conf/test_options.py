@@ -31,17 +31,19 @@ class OptionsTest(base.TestCase):
         group = self._read('')
         self.assertTrue(group.enabled)
         self.assertEqual('auto', group.strategy)
-        self.assertEqual('/var/lib/nova/dedup_migrate/reports',
-                         group.reports_path)
+        self.assertEqual('/var/lib/nova/dedup_migrate/operations',
+                         group.operations_path)
 
     def test_reports_follow_the_state_path(self):
         group = self._read('[DEFAULT]\nstate_path = /srv/nova\n')
-        self.assertEqual('/srv/nova/dedup_migrate/reports',
-                         group.reports_path)
+        self.assertEqual('/srv/nova/dedup_migrate/operations',
+                         group.operations_path)
 
     def test_refused(self):
-        for line in ('strategy = fast', 'min_gain = 2', 'reports_kept = 0',
-                     'watch_interval = 0', 'rpc_timeout = -1'):
+        for line in ('strategy = fast', 'min_gain = 2',
+                     'operations_kept = 0', 'watch_interval = 0',
+                     'max_extra_downtime = -1', 'rpc_timeout = -1',
+                     'recovery_timeout = 59'):
             name = line.split()[0]
             group = self._read('[dedup_migrate]\n%s\n' % line)
             self.assertRaises(ValueError, getattr, group, name)

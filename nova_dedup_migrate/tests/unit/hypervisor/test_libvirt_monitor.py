@@ -159,3 +159,94 @@ class LibvirtMonitorTest(base.TestCase):
                                     {'fdname': 'x'}, 10, fd=7)
         self.assertEqual([7], call.call_args.args[2])
         answer.close.assert_called_once_with()
+
+
+def reasons(state):
+    """Return the values of all reasons for a state, by its name."""
+    prefix = 'VIR_DOMAIN_%s_' % state
+    return sorted({getattr(libvirt, name) for name in vars(libvirt)
+                   if name.startswith(prefix)
+                   and name != 'VIR_DOMAIN_%s_LAST' % state})
+
+
+class GuestStateTest(base.TestCase):
+    """Every (state, reason), with and without an incoming migration."""
+
+    STATES = ('NOSTATE', 'RUNNING', 'BLOCKED', 'PAUSED', 'SHUTDOWN',
+              'CRASHED', 'PMSUSPENDED')
+
+    def setUp(self):
+        super().setUp()
+        self.domain = mock.create_autospec(libvirt.virDomain, instance=True)
+        self.domain.isActive.return_value = 1
+
+    def state(self, name, reason, incoming):
+        self.domain.state.return_value = [
+            getattr(libvirt, 'VIR_DOMAIN_' + name), reason]
+        self.domain.jobStats.side_effect = libvirt_error(
+            libvirt.VIR_ERR_OPERATION_UNSUPPORTED) if incoming else None
+        return libvirt_monitor.guest_state(self.domain)
+
+    def test_all(self):
+        postcopy = (libvirt.VIR_DOMAIN_PAUSED_POSTCOPY,
+                    libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED)
+        seen = 0
+        for name in self.STATES:
+            for reason in reasons(name):
+                handed_over = name == 'PAUSED' and reason in postcopy
+                source, destination = (
+                    ('here', 'here') if name == 'RUNNING'
+                    else ('none', 'here') if handed_over
+                    else ('here', 'arriving'))
+                with self.subTest(state=name, reason=reason):
+                    self.assertEqual(source, self.state(name, reason, False))
+                    self.assertEqual(destination,
+                                     self.state(name, reason, True))
+                seen += 1
+        self.assertGreater(seen, 35)
+
+    def test_named(self):
+        """The rows that decide whether anything is deleted."""
+        for name, reason, incoming, expected in (
+                ('RUNNING', libvirt.VIR_DOMAIN_RUNNING_POSTCOPY, True,
+                 'here'),
+                ('RUNNING', libvirt.VIR_DOMAIN_RUNNING_POSTCOPY_FAILED, True,
+                 'here'),
+                ('PAUSED', libvirt.VIR_DOMAIN_PAUSED_POSTCOPY, False,
+                 'none'),
+                ('PAUSED', libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED, False,
+                 'none'),
+                ('PAUSED', libvirt.VIR_DOMAIN_PAUSED_MIGRATION, False,
+                 'here'),
+                ('PAUSED', libvirt.VIR_DOMAIN_PAUSED_MIGRATION, True,
+                 'arriving'),
+                ('PAUSED', libvirt.VIR_DOMAIN_PAUSED_STARTING_UP, True,
+                 'arriving')):
+            self.assertEqual(expected, self.state(name, reason, incoming))
+
+    def test_not_active(self):
+        self.domain.isActive.return_value = 0
+        for name, reason in (('SHUTOFF', 1), ('CRASHED', 0)):
+            self.assertEqual('none', self.state(name, reason, False))
+
+    def test_it_ends_between_two_calls(self):
+        self.assertEqual('none', self.state(
+            'SHUTOFF', libvirt.VIR_DOMAIN_SHUTOFF_CRASHED, False))
+
+    def test_error_of_the_job(self):
+        self.domain.state.return_value = [libvirt.VIR_DOMAIN_PAUSED, 1]
+        self.domain.jobStats.side_effect = libvirt_error(
+            libvirt.VIR_ERR_OPERATION_INVALID)
+        self.assertRaises(libvirt.libvirtError, libvirt_monitor.guest_state,
+                          self.domain)
+
+    def test_words(self):
+        for state, expected in (
+                ([3, 13], 'paused (postcopy failed)'),
+                ([1, 10], 'running (postcopy)'),
+                ([5, 3], 'shutoff (crashed)'),
+                ([4, 1], 'shutdown (user)'), ([4, 0], 'shutdown (unknown)'),
+                ([1, 99], 'running (99)'), ([99, 1], 'state 99 (1)')):
+            self.domain.state.return_value = state
+            self.assertEqual(expected,
+                             libvirt_monitor.state_in_words(self.domain))

@@ -2,6 +2,7 @@
 from unittest import mock
 
 from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.hypervisor import test_sampling
 from testkit import direct
@@ -40,6 +41,22 @@ class QmpGuestTest(base.TestCase):
 
     def _execute_with_fd(self, fd, command, arguments):
         return self._execute(command, arguments)
+
+    def test_sample_hints(self):
+        one = {'device': 'virtio-disk0', 'hints': 9, 'sampled': 5,
+               'valid': 4}
+        self.replies['x-dedup-sample-hints'] = [one] * 2
+        self.assertEqual((statistics.DiskHints('virtio-disk0', 9, 5, 4),) * 2,
+                         self.guest.sample_hints(7))
+        self.assertEqual([('x-dedup-sample-hints', {'pages': 7})],
+                         self.commands)
+
+    def test_sample_hints_of_another_qemu(self):
+        self.assertRaises(errors.DedupNotSupported, self.guest.sample_hints)
+        for reply in ({}, None, [{}], [1], [{'device': 'a', 'hints': 0,
+                                             'sampled': 0, 'valid': 0}] * 128):
+            self.replies['x-dedup-sample-hints'] = reply
+            self.assertRaises(errors.MalformedReply, self.guest.sample_hints)
 
     def test_dirty_rate(self):
         self.assertEqual(3 << 20, self.guest.dirty_rate())

@@ -20,7 +20,7 @@ REPLY = {
     'source': {'state': 'active', 'peer-pages': 1, 'zero-pages': 2,
                'record-pages': 3, 'record-bytes': 72, 'storage-pages': 2,
                'outstanding': 1, 'nack-digest': 0, 'nack-io': 0,
-               'stolen-pages': 0, 'superseded-pages': 0, 'final-pages': 0,
+               'resent-pages': 0, 'superseded-pages': 0, 'final-pages': 0,
                'stale-hints': 0, 'unresolved-hints': 0,
                'peer-backlog': 0, 'peer-read-rate': 2 ** 63},
     'incoming': {'active': False, 'record-pages': 3, 'fetched-pages': 3,
@@ -52,9 +52,9 @@ class DedupStatisticsTest(base.TestCase):
         reply = copy.deepcopy(REPLY)
         reply['source']['new-counter'] = {'what': 'ever'}
         reply['new'] = []
-        del reply['source']['stolen-pages']
+        del reply['source']['resent-pages']
         info = statistics.DedupStatistics.from_qmp(reply)
-        self.assertEqual(0, info.source.stolen_pages)
+        self.assertEqual(0, info.source.resent_pages)
 
     def test_hostile_values(self):
         for part, field, value in (
@@ -104,6 +104,27 @@ class DedupStatisticsTest(base.TestCase):
             ours = {f.name.replace('_', '-')
                     for f in dataclasses.fields(cls)}
             self.assertEqual(names, ours, struct)
+
+
+class DiskHintsTest(base.TestCase):
+
+    GOOD = {'device': 'virtio-disk0', 'hints': 9, 'sampled': 5, 'valid': 4}
+
+    def test_good(self):
+        self.assertEqual(
+            statistics.DiskHints('virtio-disk0', 9, sampled=5, valid=4),
+            statistics.DiskHints.from_qmp({**self.GOOD, 'later': 1}))
+
+    def test_malformed(self):
+        for changes in ({'hints': -1}, {'hints': 4}, {'sampled': 3},
+                        {'sampled': 2 ** 64}, {'valid': 'x'},
+                        {'device': None}, {'device': 5}):
+            self.assertRaises(errors.MalformedReply,
+                              statistics.DiskHints.from_qmp,
+                              {**self.GOOD, **changes})
+        for reply in (None, [], 'x'):
+            self.assertRaises(errors.MalformedReply,
+                              statistics.DiskHints.from_qmp, reply)
 
 
 class IncomingEventTest(base.TestCase):

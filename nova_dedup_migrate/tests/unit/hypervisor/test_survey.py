@@ -22,6 +22,8 @@ class SurveyTest(base.TestCase):
         self.guest.disk_bytes_written.side_effect = [5000, 9000]
         self.guest.dedup_statistics.return_value = statistics.DedupStatistics(
             hints=statistics.HintStatistics(pages=7))
+        self.guest.sample_hints.return_value = self.disk_hints = (
+            statistics.DiskHints('virtio-disk0', 7, 7, 6),)
 
     def test_all(self):
         found = survey.survey(self.guest, 2)
@@ -32,6 +34,7 @@ class SurveyTest(base.TestCase):
         self.assertGreater(found.disk_write_rate, 0)
         self.assertIs(self.in_use, found.in_use)
         self.assertEqual(7, found.hints.pages)
+        self.assertEqual(self.disk_hints, found.disk_hints)
         self.assertEqual((), found.warnings)
 
     def test_idle(self):
@@ -50,7 +53,29 @@ class SurveyTest(base.TestCase):
     def test_stock(self):
         self.guest.dedup_statistics.side_effect = errors.DedupNotSupported(
             name='x')
-        self.assertIsNone(survey.survey(self.guest).hints)
+        found = survey.survey(self.guest)
+        self.assertEqual((None, None), (found.hints, found.disk_hints))
+        self.guest.sample_hints.assert_not_called()
+
+    def test_nothing_was_recorded(self):
+        self.guest.dedup_statistics.return_value = (
+            statistics.DedupStatistics())
+        self.assertEqual((), survey.survey(self.guest).disk_hints)
+        self.guest.sample_hints.assert_not_called()
+
+    def test_qemu_of_an_older_release(self):
+        self.guest.sample_hints.side_effect = errors.DedupNotSupported(
+            name='x')
+        found = survey.survey(self.guest)
+        self.assertEqual((7, None, ()), (found.hints.pages, found.disk_hints,
+                                         found.warnings))
+
+    def test_hints_that_cannot_be_sampled(self):
+        failure = errors.QmpTimeout(command='x', seconds=1)
+        self.guest.sample_hints.side_effect = failure
+        found = survey.survey(self.guest)
+        self.assertIsNone(found.disk_hints)
+        self.assertEqual((('sampling hints', failure),), found.warnings)
 
     def test_one_that_fails_leaves_the_others(self):
         failure = errors.QmpTimeout(command='x', seconds=1)

@@ -3,6 +3,7 @@ import os
 import random
 
 from nova_dedup_migrate.pagecache import convert
+from nova_dedup_migrate.pagecache import errors
 from nova_dedup_migrate.pagecache import listingformat as form
 from nova_dedup_migrate.pagecache import mapformat
 from nova_dedup_migrate.pagecache import parser
@@ -43,12 +44,12 @@ class ConvertTest(base.TestCase):
 
     def test_no_disk(self):
         for disks in (DISKS, ()):
-            self.assertRaises(mapformat.MapError, self.converted(
+            self.assertRaises(errors.MapError, self.converted(
                 [], {}, disks).to_memfd)
 
     def test_name_too_long(self):
         made = self.converted([(0, 1, 512, 0)], {0: 'x' * 256})
-        self.assertRaises(mapformat.MapError, made.to_memfd)
+        self.assertRaises(errors.MapError, made.to_memfd)
 
     def test_against_one_by_one(self):
         rng = random.Random(3)

@@ -32,7 +32,7 @@ class MatchTest(base.TestCase):
         for changed in ({'pci': ((2, 3), (0, 0))}, {'pci': ((2, 1),)},
                         {'pci_domain': 1}, {'pci_root': 80},
                         {'bus': 'nvme'}):
-            self.assertIn('is none of', self.one(
+            self.assertIn('matches no disk', self.one(
                 dataclasses.replace(VDA, **changed), DISK0, DISK1))
 
     def test_serial_alone(self):
@@ -41,17 +41,17 @@ class MatchTest(base.TestCase):
             self.assertEqual('disk0', self.one(dataclasses.replace(
                 VDA, pci=None, serial=serial), volume, DISK1))
         for serial in (VOLUME[:19], VOLUME + 'x', '', VOLUME[1:21]):
-            self.assertIn('is none of', self.one(dataclasses.replace(
+            self.assertIn('matches no disk', self.one(dataclasses.replace(
                 VDA, pci=None, serial=serial), volume, DISK1))
 
     def test_serial_contradicts(self):
-        self.assertIn('is none of', self.one(
+        self.assertIn('matches no disk', self.one(
             dataclasses.replace(VDA, serial='other'),
             dataclasses.replace(DISK0, serial='one')))
 
     def test_nothing_is_known(self):
-        self.assertIn('is none of', self.one(form.Disk(), DISK0))
-        self.assertIn('disk 0 is none of',
+        self.assertIn('matches no disk', self.one(form.Disk(), DISK0))
+        self.assertIn('disk 0 matches no disk',
                       self.one(form.Disk(), devices.Device('disk0')))
 
     def test_scsi(self):
@@ -61,16 +61,16 @@ class MatchTest(base.TestCase):
                  for channel in range(2) for target in range(3)
                  for unit in range(3)]
         self.assertEqual('0-1-2', self.one(sda, *known))
-        self.assertIn('could be any of 18 disks', self.one(
+        self.assertIn('matches 18 disks', self.one(
             dataclasses.replace(sda, scsi=None), *known))
-        self.assertIn('is none of', self.one(
+        self.assertIn('matches no disk', self.one(
             dataclasses.replace(sda, unit=3), *known))
 
     def test_ata_needs_the_serial(self):
         known = [devices.Device(name, 'scsi', SCSI, (0, 0), 0, name)
                  for name in ('QM00001', 'QM00003')]
         sda = form.Disk(bus='scsi', pci=SCSI, scsi=(0, 0))
-        self.assertIn('could be any', self.one(sda, *known))
+        self.assertIn('matches 2 disks', self.one(sda, *known))
         self.assertEqual('QM00003', self.one(
             dataclasses.replace(sda, serial='QM00003'), *known))
 
@@ -78,7 +78,7 @@ class MatchTest(base.TestCase):
         known = devices.Device('n', 'nvme', SCSI, None, 1)
         self.assertEqual('n', self.one(
             form.Disk(bus='nvme', pci=SCSI, unit=1), known))
-        self.assertIn('is none of', self.one(
+        self.assertIn('matches no disk', self.one(
             form.Disk(bus='nvme', pci=SCSI, unit=2), known))
 
     def test_two_that_are_one(self):
@@ -87,10 +87,10 @@ class MatchTest(base.TestCase):
              dataclasses.replace(VDA, pci=DISK1.pci)], [DISK0, DISK1])
         self.assertEqual({2: 'disk1'}, ids)
         self.assertEqual([0, 1], sorted(reasons))
-        self.assertIn('vdb is not the only one', reasons[1])
+        self.assertIn('vdb is not the only disk', reasons[1])
 
     def test_twice_the_same_serial(self):
         known = [dataclasses.replace(one, pci=None, serial='s')
                  for one in (DISK0, DISK1)]
-        self.assertIn('could be any of 2', self.one(
+        self.assertIn('matches 2 disks', self.one(
             form.Disk(bus='virtio-blk', serial='s'), *known))

@@ -6,6 +6,7 @@ import shutil
 import struct
 import subprocess
 
+from nova_dedup_migrate.pagecache import errors
 from nova_dedup_migrate.pagecache import mapformat
 from nova_dedup_migrate.pagecache.mapformat import Extent
 from nova_dedup_migrate.pagecache.mapformat import PageCacheMap
@@ -77,7 +78,7 @@ class EncodeTest(base.TestCase):
             one = PageCacheMap((name,))
             self.assertEqual(one, mapformat.decode(one.encode()), name)
         for name in ('', 'x' * 256, '\u00fc' * 128, 'a\0b'):
-            self.assertRaisesRegex(mapformat.MapError, 'name of a disk',
+            self.assertRaisesRegex(errors.MapError, 'name of a disk',
                                    PageCacheMap((name,)).encode)
 
     def test_refused(self):
@@ -96,10 +97,10 @@ class EncodeTest(base.TestCase):
                 ('not sorted', [Extent(0, 0, 2, 0), Extent(4096, 0, 1, 0)]),
                 ('not sorted', [Extent(4096, 0, 1, 0), Extent(0, 0, 1, 0)])):
             self.assertRaisesRegex(
-                mapformat.MapError, what,
+                errors.MapError, what,
                 PageCacheMap(('d',), tuple(extents)).encode)
         for count in (0, 65):
-            self.assertRaisesRegex(mapformat.MapError, 'number of disks',
+            self.assertRaisesRegex(errors.MapError, 'number of disks',
                                    PageCacheMap(('d',) * count).encode)
 
     def test_memfd(self):
@@ -121,7 +122,7 @@ class DecodeTest(base.TestCase):
             (Extent(0, 0, 1, 0), Extent(4096, 512, 1, 1))).encode()
 
     def refused(self, what, data):
-        self.assertRaisesRegex(mapformat.MapError, what,
+        self.assertRaisesRegex(errors.MapError, what,
                                mapformat.decode, data)
 
     def patched(self, at, data):
@@ -186,7 +187,7 @@ class CrossTest(base.TestCase):
     def expected(data):
         try:
             one = mapformat.decode(data)
-        except mapformat.MapError as error:
+        except errors.MapError as error:
             return str(error)
         lines = ['disk ' + name for name in one.disks]
         lines += ['extent %d %d %d %d' % (e.gpa, e.offset, e.pages, e.disk)

@@ -123,7 +123,7 @@ class RefusedTest(base.TestCase):
                 ('magic', listings.frame(1, 0, good, magic=b'NPCM')),
                 ('header is not 0', listings.frame(1, 0, good, zero=1)),
                 ('65537 bytes', listings.frame(1, 0, good, length=65537)),
-                ('frame 1 where', listings.frame(1, 1, good)),
+                ('frame 1 instead', listings.frame(1, 1, good)),
                 ('type 2', listings.frame(2, 0, good)),
                 ('type 16', form.Request(1).encode()),
                 ('BEGIN of 63', listings.frame(1, 0, good[:-1])),
@@ -150,7 +150,7 @@ class RefusedTest(base.TestCase):
         self.refused('another request', listings.small(nonce=1), nonce=2)
 
     def test_disks(self):
-        self.disk('disk 1 where disk 0', index=1)
+        self.disk('disk 1 instead of disk 0', index=1)
         self.disk('bus 4', bus=4)
         self.disk('flags 0x8', flags=8)
         self.disk('size', size=1 << 63)
@@ -180,14 +180,15 @@ class RefusedTest(base.TestCase):
 
     def test_extents(self):
         self.extents('EXTENTS of 0', [])
-        self.extents('disk 1, of 1', [(0, 1, 0, 1)])
-        self.extents('disk 63, of 1', [(0, 1, 0, 0), (4096, 1, 0, 63)])
+        self.extents('disk 1; only 1 ', [(0, 1, 0, 1)])
+        self.extents('disk 63; only 1 ', [(0, 1, 0, 0), (4096, 1, 0, 63)])
         self.extents('unknown kind', [(0, 1, 0, 0, 2)])
         self.extents('unknown kind', [(0, 1, 0, 0, 3)])
         self.extents('unknown kind', [(0, 1, 256, 0)])
-        self.extents('beyond all memory', [((1 << 63) - 4096, 1, 0, 0)])
-        self.extents('beyond all memory', [((1 << 64) - 4096, 1, 0, 0)])
-        self.extents('beyond all memory', [((1 << 64) - 4096, 4096, 0, 0)])
+        self.extents('the largest address', [((1 << 63) - 4096, 1, 0, 0)])
+        self.extents('the largest address', [((1 << 64) - 4096, 1, 0, 0)])
+        self.extents('the largest address',
+                     [((1 << 64) - 4096, 4096, 0, 0)])
         self.extents('end of its disk', [(0, 1, GIB - 4096 + 512, 0)])
         self.extents('end of its disk', [(0, 1, GIB, 0)])
         self.extents('end of its disk', [(0, 1, (1 << 64) - 512, 0)])
@@ -208,7 +209,7 @@ class RefusedTest(base.TestCase):
                      max_extents=10)
 
     def test_no_disk_before_extents(self):
-        self.frames('of 0 listed',
+        self.frames('only 0 are listed',
                     (form.EXTENTS, listings.extents((0, 1, 0, 0))))
 
     def test_skipped(self):
@@ -220,7 +221,7 @@ class RefusedTest(base.TestCase):
                 ('printable', listings.skipped('\x7f')),
                 ('printable', listings.skipped('a\0'))):
             self.frames(what, (form.SKIPPED, payload))
-        self.frames('more than 64 times',
+        self.frames('more than 64 SKIPPED',
                     *[(form.SKIPPED, listings.skipped('x'))] * 65)
 
     def test_end(self):
@@ -230,7 +231,7 @@ class RefusedTest(base.TestCase):
                 ('status 6', struct.pack('<I', 6) + good[4:]),
                 ('method 3', good[:4] + struct.pack('<I', 3) + good[8:]),
                 ('is not 0', good[:-1] + b'\1'),
-                ('it says 1', listings.end(extents=1))):
+                ('END, which has 1', listings.end(extents=1))):
             self.frames(what, (form.END, payload))
 
 

@@ -62,7 +62,7 @@ class PortTest(transports.TransportSuite, SocketCase):
         for before in (older, older[:-1], older[40:], older[:100],
                        b'NPCL' * 40, bytes(200000), older * 3):
             made = self.asked(lambda request: [transports.right(request)],
-                              before).ask(transports.LIMITS,
+                              before).request(transports.LIMITS,
                                           time.monotonic() + 60)
             self.assertTrue(made.complete)
             self.assertEqual([], made.skipped)
@@ -81,13 +81,14 @@ class PortTest(transports.TransportSuite, SocketCase):
 
     def test_floods(self):
         self.assertRaises(
-            errors.NoAnswer, port.PortTransport(self.guest(peers.flood)).ask,
+            errors.NoAnswer, port.PortTransport(self.guest(
+                peers.flood)).request,
             transports.LIMITS, time.monotonic() + 0.5)
 
     def test_obstacle(self):
         made = port.PortTransport(self.guest(peers.hang))
-        for state, reason in ((channel.MISSING, 'it has no port'),
-                              (channel.CLOSED, 'no lister waits'),
+        for state, reason in ((channel.MISSING, 'the guest has no p'),
+                              (channel.CLOSED, 'no page-cache lister runs'),
                               (channel.OPEN, '')):
             made._guest.channel_state.return_value = state
             self.assertIn(reason, made.obstacle())
@@ -97,8 +98,8 @@ class PortTest(transports.TransportSuite, SocketCase):
         made = port.PortTransport(self.guest(peers.hang))
         made._guest.open_channel.side_effect = (
             hypervisor_errors.ChannelUnavailable(channel='x', reason='y'))
-        self.assertRaises(errors.NoWay, made.ask, transports.LIMITS,
-                          time.monotonic() + 60)
+        self.assertRaises(errors.GuestUnreachable, made.request,
+                          transports.LIMITS, time.monotonic() + 60)
 
 
 class System:
@@ -182,7 +183,7 @@ class AgentTest(transports.TransportSuite, SocketCase):
                          (self.system.running, self.system.open))
 
     def replaced(self, seconds=0.3, **handlers):
-        """Ask an agent that answers some commands in its own way."""
+        """Use an agent with other handlers for some commands."""
         made = self.asked(lambda request: [transports.right(request), HANG])
         for name, handler in handlers.items():
             name = name.replace('_', '-')
@@ -190,7 +191,7 @@ class AgentTest(transports.TransportSuite, SocketCase):
                 del self.system.agent.handlers[name]
             else:
                 self.system.agent.handlers[name] = handler
-        return made.ask(transports.LIMITS, time.monotonic() + seconds)
+        return made.request(transports.LIMITS, time.monotonic() + seconds)
 
     def test_not_installed(self):
         error = self.assertRaises(errors.NoAnswer, self.ask,
@@ -247,7 +248,7 @@ class AgentTest(transports.TransportSuite, SocketCase):
         for manners in (peers.hang, peers.flood, peers.hang_up):
             made = guestagent.AgentTransport(self.guest(manners))
             begun = time.monotonic()
-            self.assertRaises(errors.PageCacheError, made.ask,
+            self.assertRaises(errors.PageCacheError, made.request,
                               transports.LIMITS, begun + 0.3)
 
     def test_an_agent_that_hangs_is_not_asked_again(self):
@@ -262,13 +263,13 @@ class AgentTest(transports.TransportSuite, SocketCase):
                                                      seconds=timeout)
             return answer(command, arguments, timeout)
         guest.agent.side_effect = hang
-        self.assertRaises(errors.NoAnswer, made.ask, transports.LIMITS,
+        self.assertRaises(errors.NoAnswer, made.request, transports.LIMITS,
                           time.monotonic() + 60)
         self.assertEqual('guest-file-read', calls[-1])
 
     def test_obstacle(self):
         made = self.asked(lambda request: [])
-        for state, reason in ((channel.MISSING, 'it has no port'),
+        for state, reason in ((channel.MISSING, 'the guest has no p'),
                               (channel.CLOSED, 'does not run'),
                               (channel.OPEN, '')):
             made._guest.channel_state.return_value = state

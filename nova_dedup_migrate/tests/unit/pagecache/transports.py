@@ -40,7 +40,7 @@ def many(request, count=1000, each=1):
 class TransportSuite:
 
     def ask(self, manners, seconds=60, limits=LIMITS):
-        return self.asked(manners).ask(limits,
+        return self.asked(manners).request(limits,
                                        time.monotonic() + seconds)
 
     def test_answer(self):
@@ -70,7 +70,7 @@ class TransportSuite:
         self.assertTrue(made.complete)
         self.assertEqual(1 << 18, made.extents)
 
-    def test_silent(self):
+    def test_no_answer(self):
         self.assertRaises(errors.NoAnswer, self.ask,
                           lambda request: [HANG], 0.3)
 
@@ -86,7 +86,8 @@ class TransportSuite:
 
     def test_breaks_off_at_once(self):
         error = self.assertRaises(
-            (errors.NoAnswer, errors.NoWay), self.ask, lambda request: [])
+            (errors.NoAnswer, errors.GuestUnreachable), self.ask,
+            lambda request: [])
         self.assertTrue(str(error))
 
     def test_malformed(self):

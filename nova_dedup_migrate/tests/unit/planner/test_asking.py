@@ -25,11 +25,12 @@ class AskingTest(base.TestCase):
 
     def test_not_asked_for(self):
         for strategy in ('off', 'shared_nas', 'snapshot', 'nonsense', None):
-            self.asked('does not need it', options={'strategy': strategy})
+            self.asked('does not use page cache lists',
+                       options={'strategy': strategy})
 
     def test_impossible(self):
-        self.asked('QEMU of both hosts', destination=_STOCK_QEMU)
-        self.asked('QEMU of both hosts', source=_STOCK_QEMU)
+        self.asked('QEMU of one host is not', destination=_STOCK_QEMU)
+        self.asked('QEMU of one host is not', source=_STOCK_QEMU)
         self.asked('cannot read any', disks=())
         self.asked('cannot read any', disks=(cases.disk(copy='none'),))
 
@@ -39,7 +40,7 @@ class AskingTest(base.TestCase):
             self.asked('is faster', link=fast,
                        options={'strategy': strategy})
         known = {'hint_pages': 3 * cases.GIB // 4096}
-        self.asked('could not save the time', guest=known)
+        self.asked('takes longer than it could save', guest=known)
         self.asked('', guest=known, options={'strategy': 'page_cache'})
         self.asked('min_gain', options={'min_gain': 0.999})
 

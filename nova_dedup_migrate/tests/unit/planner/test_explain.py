@@ -28,8 +28,21 @@ class ExplainTest(base.TestCase):
     def test_unknown(self):
         text = _text(link={'configured': None, 'measured': None},
                      disks=(cases.disk(copy='own', storage_rate=None),))
-        self.assertIn('(assumed: nothing is known about it)', text)
-        self.assertIn('its own copy; the destination was not asked', text)
+        self.assertIn('(an assumption: it was not measured', text)
+        self.assertIn('its own copy; the rate at which the destination '
+                      'reads it was not measured.', text)
+
+    def test_facts_that_are_measured(self):
+        text = _text(guest={'valid_share': 0.87}, link={'sharers': 2},
+                     disks=(cases.disk(scattered_rate=4e6,
+                                       hint_pages=100000),))
+        for part in (
+                'went to its disks (a sample: 87 % of it unchanged since). ',
+                '(live_migration_bandwidth, measured, shared with 2 other '
+                'migrations)',
+                'at 100 MB/s, scattered blocks at 4 MB/s; 410 MB of memory '
+                'are from it.'):
+            self.assertIn(part, text)
 
     def test_unused_disk(self):
         self.assertIn(
@@ -45,9 +58,9 @@ class ExplainTest(base.TestCase):
     def test_what_ends_a_busy_guest(self):
         busy = {'dirty_rate': 1e9}
         for options, part in (
-                ({}, 'nothing will end it'),
-                ({'timeout': 3200.0}, 'will abort it'),
+                ({}, 'the migration will not end'),
+                ({'timeout': 3200.0}, 'will abort the migration'),
                 ({'timeout': 3200.0, 'force_complete': True},
-                 'force it to complete'),
+                 'force the migration to complete'),
                 ({'postcopy': True}, 'ends in post-copy')):
             self.assertIn(part, _text(guest=busy, options=options))

@@ -60,12 +60,21 @@ class MigrateTest(base.TestCase):
         """20 MB are dirty after any round; 50 ms are worth 5 MB."""
         given = {'dirty_rate': 200 * _MB, 'working_set': 20 * _MB,
                  'downtime': ((0.0, 0.05), (100.0, 0.7))}
-        stock = model.migrate(_case(**given))
-        ours = model.migrate(_case(settled=0.7, **given))
-        self.assertGreater(stock.time, 100)
-        self.assertLess(ours.time, 15)
-        self.assertLess(ours.bytes, stock.bytes)
-        self.assertLess(ours.downtime, 0.4)
+        plain = model.migrate(_case(**given))
+        adapted = model.migrate(_case(extra_downtime=0.2, **given))
+        self.assertGreater(plain.time, 100)
+        self.assertLess(adapted.time, 15)
+        self.assertLess(adapted.bytes, plain.bytes)
+        self.assertLess(adapted.downtime, 0.3)
+
+    def test_too_much_for_the_extra_downtime(self):
+        given = {'dirty_rate': 200 * _MB, 'working_set': 20 * _MB,
+                 'downtime': ((0.0, 0.05), (100.0, 0.7))}
+        plain = model.migrate(_case(**given))
+        self.assertEqual(plain, model.migrate(_case(
+            extra_downtime=0.02, **given)))
+        self.assertEqual(plain, model.migrate(_case(
+            extra_downtime=0.2, max_downtime=0.07, **given)))
 
     def test_zero_pages_cost_their_header(self):
         more = model.migrate(_case(zero=4096 * 1000.0))

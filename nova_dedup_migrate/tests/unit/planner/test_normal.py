@@ -55,6 +55,31 @@ class NormalTest(base.TestCase):
             'configured': 0, 'measured': -3, 'host_limit': math.inf})).link
         self.assertEqual(facts.Link(None, None, normal.MAX_RATE), link)
 
+    def test_shares(self):
+        def shares(value):
+            given = normal.normal(cases.make(
+                guest={'valid_share': value},
+                disks=(cases.disk(valid_share=value),)))
+            self.assertEqual(given.guest.valid_share,
+                             given.disks[0].valid_share)
+            return given.guest.valid_share
+        for value, expected in ((None, None), (0.5, 0.5), (1.5, 1.0),
+                                (-1, 0.0), (math.nan, 0.0), ('x', 0.0)):
+            self.assertEqual(expected, shares(value))
+
+    def test_sharers(self):
+        for value, expected in ((3, 3), (-1, 0), (None, 0), (10 ** 9, 1000)):
+            given = normal.normal(cases.make(link={'sharers': value}))
+            self.assertEqual(expected, given.link.sharers)
+
+    def test_hints_of_a_disk(self):
+        for value, expected in ((None, None), (7, 7), (-1, 0), ('x', 0),
+                                (1 << 90, normal.MAX_BYTES // 4096)):
+            given = normal.normal(cases.make(disks=(
+                cases.disk(hint_pages=value, scattered_rate=0),)))
+            self.assertEqual(expected, given.disks[0].hint_pages)
+            self.assertIsNone(given.disks[0].scattered_rate)
+
     def test_disks(self):
         given = cases.make(disks=(
             cases.disk(copy='elsewhere', storage_rate=0, size=None,

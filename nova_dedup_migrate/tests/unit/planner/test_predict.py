@@ -106,6 +106,78 @@ class PredictTest(base.TestCase):
         self.assertEqual(10e6, predict.storage_rate((slow, unknown)))
         self.assertAlmostEqual(50e6, predict.storage_rate((slow, fast)))
 
+    def test_scattered_blocks(self):
+        """One byte of ten at a tenth of the rate: half the rate."""
+        disk = cases.disk(storage_rate=100e6, scattered_rate=10e6)
+        self.assertAlmostEqual(100e6 / 1.9,
+                               predict.storage_rate((disk,), 0.1))
+        self.assertAlmostEqual(90e6 / 1.8, predict.storage_rate(
+            (disk,), 0.1, 0.9))
+        # never the faster way
+        other = cases.disk(storage_rate=100e6, scattered_rate=1e9)
+        self.assertAlmostEqual(100e6, predict.storage_rate((other,), 0.5))
+        slow, fast = (
+            _predict(link={'configured': None, 'measured': 125e6},
+                     disks=(cases.disk(scattered_rate=rate),))
+            for rate in (1e6, None))
+        self.assertGreater(slow.time.likely, fast.time.likely)
+        self.assertGreater(slow.time.high, fast.time.high)
+
+    def test_storage_rate_by_pages(self):
+        """A disk of which memory holds little is read little."""
+        slow = cases.disk(storage_rate=1e6, hint_pages=0)
+        fast = cases.disk(storage_rate=90e6, hint_pages=10 ** 6)
+        self.assertAlmostEqual(90e6, predict.storage_rate((slow, fast)),
+                               delta=1e4)
+
+    def test_valid_share(self):
+        def duplicate(guest=None, disk=None):
+            known = normal.normal(cases.make(
+                guest={'valid_share': guest},
+                disks=(cases.disk(hint_pages=100000, valid_share=disk),)))
+            return predict.duplicate_bytes(known, known.disks) / 4096
+        self.assertAlmostEqual(99000, duplicate())
+        self.assertAlmostEqual(50000, duplicate(guest=0.5))
+        self.assertAlmostEqual(70000, duplicate(guest=0.5, disk=0.7))
+        self.assertAlmostEqual(100000, duplicate(disk=1.0))
+        self.assertAlmostEqual(0, duplicate(guest=0.5, disk=0.0))
+
+    def test_hints_by_disk(self):
+        known = normal.normal(cases.make(disks=(
+            cases.disk(size=cases.GIB, hint_pages=1000),
+            cases.disk(size=9 * cases.GIB, hint_pages=200))))
+        for disks, pages in ((known.disks, 1200), (known.disks[:1], 1000),
+                             (known.disks[1:], 200), ((), 0)):
+            self.assertAlmostEqual(
+                pages * 0.99 * 4096, predict.duplicate_bytes(known, disks))
+
+    def test_migrations_to_one_host_share_its_link(self):
+        alone, three = (_predict(False, link={
+            'configured': None, 'measured': 12e6, 'sharers': sharers})
+            for sharers in (0, 2))
+        self.assertAlmostEqual(3.0, three.time.likely / alone.time.likely,
+                               delta=0.05)
+        unknown = {'configured': None, 'measured': None}
+        alone, two = (_predict(False, link={**unknown, 'sharers': sharers})
+                      for sharers in (0, 1))
+        self.assertAlmostEqual(2.0, two.time.likely / alone.time.likely,
+                               delta=0.05)
+
+    def test_the_limit_of_each_migration_is_not_shared(self):
+        for sharers, expected in ((0, 1.0), (9, 1.0), (39, 2.0)):
+            made = _predict(False, link={
+                'configured': 12e6, 'measured': 252e6, 'sharers': sharers})
+            alone = _predict(False, link={'configured': 12e6,
+                                          'measured': 252e6})
+            self.assertAlmostEqual(
+                expected, made.time.likely / alone.time.likely, delta=0.05)
+
+    def test_migrations_to_one_host_share_its_storage(self):
+        alone, two = (_predict(
+            link={'configured': 1e6, 'measured': 100e6, 'sharers': sharers},
+            disks=(cases.disk(storage_rate=1e6),)) for sharers in (0, 1))
+        self.assertGreater(alone.storage_bytes, 1.3 * two.storage_bytes)
+
     def test_block_migration(self):
         disks = (cases.disk(copy='own', to_copy=cases.GIB),)
         made = _predict(disks=disks, options={'block_migration': True})

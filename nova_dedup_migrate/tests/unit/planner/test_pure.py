@@ -5,8 +5,8 @@ import pathlib
 from nova_dedup_migrate import planner
 from nova_dedup_migrate.tests import base
 
-_ALLOWED = {'collections', 'dataclasses', 'math', 'statistics',
-            'nova_dedup_migrate.planner'}
+_ALLOWED = {'collections', 'collections.abc', 'dataclasses', 'math',
+            'statistics', 'typing', 'nova_dedup_migrate.planner'}
 
 
 class PureTest(base.TestCase):

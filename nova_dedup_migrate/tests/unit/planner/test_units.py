@@ -25,7 +25,7 @@ class UnitsTest(base.TestCase):
             (7800, '2 h 10 min'), (math.inf, 'without end')))
 
     def test_pause(self):
-        self._check(units.pause, (
+        self._check(units.milliseconds, (
             (0.02, '20 ms'), (3.5, '3500 ms'), (12, '12 s')))
 
     def test_band(self):

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports and records for tests."""
+"""Reports and operations for tests."""
 
+import dataclasses
 import datetime
 import math
-from unittest import mock
 
 from nova_dedup_migrate.hypervisor import progress
 from nova_dedup_migrate.hypervisor import statistics
+from nova_dedup_migrate.operations import operation
 from nova_dedup_migrate.pagecache import answer
+from nova_dedup_migrate.planner import choose
 from nova_dedup_migrate.planner import plan
+from nova_dedup_migrate.reports import build
 from nova_dedup_migrate.reports import report
-from nova_dedup_migrate.tasks import record
+from nova_dedup_migrate.tests.unit.planner import cases
 
 MIGRATION = '6f0f5d0e-2c5c-4d9c-8d5e-0c7f2f4f9a11'
 INSTANCE = 'c0a9f1f7-1d33-4d2a-9a3e-1f0b7f1e6d10'
@@ -40,7 +43,8 @@ def make(uuid=MIGRATION, **fields):
             STARTED, datetime.timezone.utc),
         'finished_at': datetime.datetime.fromtimestamp(
             STARTED + 60, datetime.timezone.utc),
-        'outcome': 'completed', 'strategy_source': 'nova.conf',
+        'outcome': 'completed', 'phase': operation.ENDED,
+        'strategy_source': 'nova.conf',
         'strategy_used': plan.SHARED_NAS, 'plan': make_plan(),
         'page_cache': answer.Answer(
             'partial', 'ended: time', 'port', 1.5, 'ended: time', 'pages',
@@ -68,12 +72,64 @@ def look(rounds=1, source=None, **fields):
                              **fields)
 
 
-def make_record(**attributes):
-    """Return a MigrationRecord that has begun at STARTED."""
-    with mock.patch.object(record.time, 'time', autospec=True,
-                           return_value=STARTED):
-        made = record.MigrationRecord(MIGRATION, INSTANCE, 'compute1',
-                                      'compute2', 'auto', 'flavor')
+def make_operation(save=None, **attributes):
+    """Return an Operation that began at STARTED.
+
+    :param save: callable(Operation), default: does nothing
+    """
+    made = operation.Operation(operation.Durable(
+        MIGRATION, operation.LIVE_MIGRATION, INSTANCE, 'compute1',
+        'compute2', 'auto', 'flavor', phase=operation.RUNNING,
+        phase_since=STARTED, started_at=STARTED), save or (lambda it: None))
     for name, value in attributes.items():
         setattr(made, name, value)
     return made
+
+
+def write(kept, made):
+    """Write a Report into an OperationStore, with its operation."""
+    given = operation.Operation(operation.Durable(
+        made.migration_uuid, operation.LIVE_MIGRATION, made.instance_uuid,
+        made.source, made.destination, made.strategy_requested,
+        made.strategy_source, phase=made.phase, progress=made.progress,
+        started_at=made.started_at.timestamp()), kept.write, earlier=made)
+    given.outcome = None if made.outcome == 'running' else made.outcome
+    if made.finished_at is not None:
+        given.finished_at = made.finished_at.timestamp()
+    if made.error:
+        given.error = RuntimeError(made.error)
+    # The warnings are in the earlier report.
+    given.save()
+
+
+def documented():
+    """Return the Report that the documentation shows.
+
+    512 MiB of memory, most of it page cache, over 100 Mbit/s: the size of
+    the migrations in doc/source/benchmarks/openstack.rst.
+    """
+    chosen = choose.choose(cases.make(
+        guest={'memory': 512 << 20, 'resident': 480 << 20,
+               'in_use': 450e6, 'hint_pages': 88000, 'dirty_rate': 4e5},
+        disks=(cases.disk(storage_rate=90e6, size=1 << 30),)))
+    made = make(
+        started_at=datetime.datetime.fromtimestamp(
+            STARTED, datetime.timezone.utc),
+        finished_at=datetime.datetime.fromtimestamp(
+            STARTED + 15, datetime.timezone.utc),
+        plan=chosen, page_cache=None, prediction_error=None,
+        strategy_used=chosen.strategy, rounds=(
+            report.Round(1, 8.9, report.Paths(24650, 21310, 85112),
+                         103500000, 1343488, 12.1e6, 410e3),
+            report.Round(2, 0.2, report.Paths(310, 0, 40), 1331200,
+                         86016, 11.9e6, 395e3)),
+        pages=report.Paths(24985, 21310, 85152),
+        bytes=report.Paths(102338560, 87285760, 348782592),
+        link_bytes=105200000, total_time=9.4, downtime_ms=236,
+        dedup_source={'state': 'done', 'record_pages': 85640,
+                      'storage_pages': 85152, 'nack_digest': 488,
+                      'nack_io': 0},
+        digest_failures=488,
+        dedup_incoming={'record_pages': 85640, 'fetched_pages': 85152,
+                        'nack_digest': 488, 'nack_io': 0})
+    return dataclasses.replace(made, prediction_error=build.compare(made))

@@ -60,7 +60,7 @@ class CodecTest(base.TestCase):
                           'prediction': {'bytes': {'low': 'x'}}},
                  'report.plan.prediction'),
                 ('dedup_source', {'a': [1]}, 'report.dedup_source'),
-                ('version', 99, 'its version is 99')):
+                ('version', 99, 'report version 99')):
             plain = codec.plain(samples.make())
             plain[name] = value
             error = self.assertRaises(ValueError, codec.decode,

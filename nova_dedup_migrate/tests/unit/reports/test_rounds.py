@@ -21,7 +21,7 @@ class RoundsTest(base.TestCase):
                          dirty_pages_per_s=2, mbps=4.0,
                          pages=progress.PagePaths(7, 4, 9),
                          source={'nack_digest': 1, 'nack_io': 2,
-                                 'stolen_pages': 4})]
+                                 'resent_pages': 4})]
         self.assertEqual((
             report.Round(1, 2.0, report.Paths(5, 4, 3), 100, 50, 1e6, 0.0),
             report.Round(2, 0.5, report.Paths(2, 0, 6), 60, 0, 5e5, 8192.0,

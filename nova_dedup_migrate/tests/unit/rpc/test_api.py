@@ -9,6 +9,7 @@ from oslo_config import fixture as config_fixture
 import oslo_messaging as messaging
 from oslo_messaging import conffixture
 
+from nova_dedup_migrate.conf import dedup_migrate as options
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects
@@ -22,7 +23,7 @@ HOST = 'compute2'
 class Endpoint:
     """An agent whose answers a test chooses."""
 
-    target = messaging.Target(version='1.1')
+    target = messaging.Target(version='1.0')
 
     def __init__(self, answer):
         self._answer = answer
@@ -45,16 +46,24 @@ class Endpoint:
     def incoming(self, ctxt, request):
         return self._answer(request)
 
+    @messaging.expose
+    def survey(self, ctxt, request):
+        return self._answer(request)
+
+    @messaging.expose
+    def guest_state(self, ctxt, request):
+        return self._answer(request)
+
+    @messaging.expose
+    def forget_guest(self, ctxt, request):
+        return self._answer(request)
+
     def secret(self, ctxt):
         """Not exposed."""
 
 
 class OldEndpoint(Endpoint):
     target = messaging.Target(version='0.9')
-
-
-class EndpointWithoutHello(Endpoint):
-    target = messaging.Target(version='1.0')
 
 
 def reply(request, **kwargs):
@@ -68,9 +77,10 @@ def reply(request, **kwargs):
 class ApiTest(base.TestCase):
     def setUp(self):
         super().setUp()
-        conf = self.useFixture(config_fixture.Config(cfg.ConfigOpts())).conf
-        self.useFixture(conffixture.ConfFixture(conf, 'fake://'))
-        self.transport = transport.get_transport(conf)
+        self.conf = self.useFixture(
+            config_fixture.Config(cfg.ConfigOpts())).conf
+        self.useFixture(conffixture.ConfFixture(self.conf, 'fake://'))
+        self.transport = transport.get_transport(self.conf)
         self.addCleanup(self.transport.cleanup)
         self.api = api.AgentAPI(self.transport, 10.0)
         self.request = objects.DedupFactsRequest(
@@ -118,15 +128,6 @@ class ApiTest(base.TestCase):
         self.serve(lambda request: True)
         self.api.hello({}, HOST)
 
-    def test_hello_of_an_older_agent(self):
-        self.serve(lambda request: self.fail('it does not know that'),
-                   EndpointWithoutHello)
-        self.api.hello({}, HOST)
-
-    def test_hello_is_not_asked_while_the_version_is_capped(self):
-        capped = api.AgentAPI(self.transport, 10.0, version_cap='1.0')
-        capped.hello({}, HOST)
-
     def test_hello_of_an_agent_that_hangs(self):
         done = threading.Event()
         self.serve(lambda request: done.wait(30))
@@ -141,13 +142,17 @@ class ApiTest(base.TestCase):
         """A migration waits as long for an agent that hangs."""
         slow = api.AgentAPI(self.transport, 60.0)
         probe = objects.DedupLinkRequest(source='x', seconds=0.5, bytes=1)
+        survey = objects.DedupSurveyRequest(instance_uuid=UUID, max_age=1.0)
         for seconds, call in (
                 (2.0, lambda: slow.hello({}, HOST)),
                 (60.0, lambda: slow.facts({}, HOST, self.request)),
                 (5.0, lambda: slow.link_probe({}, HOST, probe)),
                 (0.5, lambda: api.AgentAPI(self.transport, 0.5).link_probe(
                     {}, HOST, probe)),
-                (9.0, lambda: slow.incoming({}, HOST, UUID, UUID, 7.0))):
+                (9.0, lambda: slow.incoming({}, HOST, UUID, UUID, 7.0)),
+                (60.0, lambda: slow.survey({}, HOST, survey)),
+                (60.0, lambda: slow.guest_state({}, HOST, UUID)),
+                (2.0, lambda: slow.forget_guest({}, HOST, UUID, UUID))):
             with mock.patch.object(messaging.rpc.client._CallContext, 'call',
                                    autospec=True) as asked:
                 asked.side_effect = messaging.MessagingTimeout()
@@ -265,8 +270,8 @@ class ApiTest(base.TestCase):
                  'it failed with OSError: on fire'),
                 (messaging.RemoteError('NoSuchMethod', 'x'),
                  'it is of another version: x'),
-                (messaging.RemoteError('ProbeRefused', 'busy'),
-                 'it failed with ProbeRefused: busy'),
+                (messaging.RemoteError('HypervisorUnavailable', 'gone'),
+                 'it failed with HypervisorUnavailable: gone'),
                 (ValueError('path\nTraceback\n  File'),
                  'it failed with ValueError: path$'),
                 (RuntimeError('surprise'),
@@ -289,3 +294,74 @@ class ApiTest(base.TestCase):
             known=True, fetched_pages=int(request.wait)))
         answer = self.api.incoming({}, HOST, UUID, UUID, wait=3.0)
         self.assertEqual(3, answer.fetched_pages)
+
+    def test_refusals(self):
+        for name in ('ProbeRefused', 'LinkInUse', 'ForgetRefused'):
+            with mock.patch.object(
+                    messaging.rpc.client._CallContext, 'call', autospec=True,
+                    side_effect=messaging.RemoteError(name, 'it runs\nx')):
+                error = self.assertRaises(
+                    errors.AgentRefused, self.api.forget_guest, {}, HOST,
+                    UUID, UUID)
+            self.assertEqual(name, error.kind)
+            self.assertEqual('the dedup agent of compute2 refuses the '
+                             'request: it runs', str(error))
+
+    def test_survey(self):
+        seen = []
+
+        def answer(request):
+            seen.append(request)
+            return objects.DedupSurveyReply(
+                known=True, age=3.0, dirty_rate=1e6, link_rate=2e6,
+                link_age=1.0, hints=[objects.DedupDiskHints(
+                    device='/machine/peripheral/virtio-disk0', pages=5)])
+
+        self.serve(answer)
+        reply = self.api.survey({}, HOST, objects.DedupSurveyRequest(
+            instance_uuid=UUID, destination='compute3', max_age=60.0))
+        self.assertEqual((3.0, 1e6, None, 5, 2e6),
+                         (reply.age, reply.dirty_rate, reply.in_use,
+                          reply.hints[0].pages, reply.link_rate))
+        self.assertEqual((8.0, 'compute3'),
+                         (seen[0].budget, seen[0].destination))
+
+    def test_guest(self):
+        self.serve(lambda request: objects.DedupGuestReply(
+            uuid=request.instance_uuid, state='here', domain_id=7,
+            reason='running (booted)'))
+        self.assertEqual('here', self.api.guest_state({}, HOST, UUID))
+        self.assertEqual(7, self.api.guest({}, HOST, UUID).domain_id)
+
+    def test_answer_about_another_guest(self):
+        other = UUID.replace('0a', '0b')
+        self.serve(lambda request: objects.DedupGuestReply(
+            uuid=other, state='here'))
+        self.unavailable('about instance ' + other, self.api.guest_state,
+                         {}, HOST, UUID)
+
+    def test_forget_guest(self):
+        seen = []
+        self.serve(lambda request: not seen.append(request))
+        migration = UUID.replace('0a', '1a')
+        self.assertTrue(self.api.forget_guest({}, HOST, UUID, migration))
+        self.assertEqual((UUID, migration), (seen[0].instance_uuid,
+                                             seen[0].migration_uuid))
+
+    def test_from_conf(self):
+        options.register_opts(self.conf)
+        made = api.AgentAPI.from_conf(self.conf, self.transport)
+        self.assertTrue(made._client.can_send_version('1.9'))
+        self.conf.set_override('dedup_migrate_agent', '0.9',
+                               group='upgrade_levels')
+        capped = api.AgentAPI.from_conf(self.conf, self.transport)
+        self.unavailable('dedup_migrate_agent allows none', capped.hello,
+                         {}, HOST)
+
+    def test_from_conf_beside_nova(self):
+        """Nova has options of its own in the group."""
+        options.register_opts(self.conf)
+        self.conf.register_opt(cfg.StrOpt('compute', default='auto'),
+                               group='upgrade_levels')
+        api.AgentAPI.from_conf(self.conf, self.transport)
+        self.assertEqual('auto', self.conf.upgrade_levels.compute)

@@ -14,11 +14,13 @@ UUID = '0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'
 # A change of a fingerprint needs a new version of the object, and of the
 # RPC API for agents that know the old one only.
 FINGERPRINTS = {
-    'DedupDiskAnswer': '1.0-58e1bf59e139bb07c6a2664c5825da5b',
+    'DedupDiskAnswer': '1.0-015a9ea1bfc3b1e81cf1e87fcb0d27a8',
+    'DedupDiskHints': '1.0-b04aa9f1680a95b23eeb49aba6a57000',
     'DedupDiskQuery': '1.0-c58a308d95653bf0e8a873576e6d3a0d',
-    'DedupFactsReply': '1.0-0355d86e589297b8e2a13f0bfc3823af',
+    'DedupFactsReply': '1.0-bbc670fa9e7693dbf64126e0be50941a',
     'DedupFactsRequest': '1.0-633fbb6cfefa515ec873f3d9c690f000',
-    'DedupGuestReply': '1.0-ef87e88d37ac439ddf02f2e5346efc02',
+    'DedupForgetRequest': '1.0-2be4a50e5906352b5a1105ebfb400d88',
+    'DedupGuestReply': '1.0-da11eef3e2fcacb8429a546a77695259',
     'DedupGuestRequest': '1.0-fbb744a0906138ca7dbac84a633685b7',
     'DedupIncomingReply': '1.0-126cab5c5f936b62eea71b16105126cd',
     'DedupIncomingRequest': '1.0-c2635a5bf26dfa5983db582eedd2f418',
@@ -26,6 +28,8 @@ FINGERPRINTS = {
     'DedupLinkRequest': '1.0-6ed2e75dd6099cb77b16b703cd64782f',
     'DedupNodeAnswer': '1.0-a84958e346328e2fcbdd8d196bdc035a',
     'DedupNodeClaim': '1.0-77763d0fb7fd637dab92add1affc6ba5',
+    'DedupSurveyReply': '1.0-4058934943a559fadfe371ab0c2a05e1',
+    'DedupSurveyRequest': '1.0-ce8a640d9ad5000ef168bfaaf8861901',
 }
 
 

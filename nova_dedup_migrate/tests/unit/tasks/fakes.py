@@ -3,16 +3,26 @@
 
 from nova_dedup_migrate.hypervisor import progress
 from nova_dedup_migrate.hypervisor import statistics
+from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.planner import facts
 from nova_dedup_migrate.planner import plan
-from nova_dedup_migrate.tasks import record as task_record
+from nova_dedup_migrate.tests.unit.operations import samples
+
+MIGRATION = '11111111-0000-4000-8000-000000000001'
+INSTANCE = '22222222-0000-4000-8000-000000000002'
 
 
-def record():
-    return task_record.MigrationRecord(
-        '11111111-0000-4000-8000-000000000001',
-        '22222222-0000-4000-8000-000000000002', 'here', 'there', 'auto',
-        'nova.conf')
+def operation(disk=None, earlier=None, **fields):
+    """Return an Operation that is requested.
+
+    :param disk: samples.Disk
+    :param fields: of its Durable
+    """
+    return operations.Operation(operations.Durable(**{
+        'id': MIGRATION, 'kind': operations.LIVE_MIGRATION,
+        'subject': INSTANCE, 'source': 'here', 'destination': 'there',
+        'strategy': 'auto', 'strategy_source': 'nova.conf', **fields}),
+        (disk or samples.Disk()).save, earlier)
 
 
 def some_facts():
@@ -30,7 +40,7 @@ def some_plan(strategy='shared_nas', reason=''):
         strategy=strategy, prediction=prediction, stock=prediction,
         disks=(plan.PlanDisk('virtio-disk0', 'shared'),
                plan.PlanDisk('virtio-disk1', 'own', use=False)),
-        copy='shared', steal=True, reason=reason)
+        copy='shared', resend=True, reason=reason)
 
 
 def look(rounds=1, status='active', mbps=800.0, remaining=1 << 20, **source):

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
+import errno
 from unittest import mock
 
 from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.operations import errors as operation_errors
+from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.tasks import arm
 from nova_dedup_migrate.tests import base
+from nova_dedup_migrate.tests.unit.operations import samples
 from nova_dedup_migrate.tests.unit.tasks import fakes
 
 
@@ -20,29 +24,54 @@ class ArmTest(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.record = fakes.record()
+        self.disk = samples.Disk()
+        self.operation = fakes.operation(self.disk)
+        self.operation.plan = fakes.some_plan()
         self.guest = mock.create_autospec(hypervisor.Guest, instance=True)
         self.sleep = mock.Mock(spec=[])
-        self.task = arm.Arm(self.record, self.guest, self.sleep)
+        self.task = arm.Arm(self.operation, self.guest, self.sleep)
+
+    @property
+    def undo(self):
+        return self.operation.durable.undo
 
     def test_as_planned(self):
-        self.task.execute(fakes.some_plan())
+        self.task.execute()
         self.guest.arm_dedup.assert_called_once_with(
-            copy='shared', steal=True, disks=[
+            copy='shared', resend=True, disks=[
                 {'device': 'virtio-disk0', 'copy': 'shared', 'use': True},
                 {'device': 'virtio-disk1', 'copy': 'own', 'use': False}])
-        self.assertTrue(self.record.armed)
+        self.assertEqual([operations.UNDO_ARM], self.undo)
+
+    def test_undo_log_comes_first(self):
+        self.guest.arm_dedup.side_effect = (
+            lambda **arguments: self.assertEqual(
+                [('requested', operations.UNDO_ARM)], self.disk.written))
+        self.task.execute()
+        self.guest.arm_dedup.assert_called_once()
+        self.assertEqual([], self.operation.warnings)
+
+    def test_disk_is_full(self):
+        """What could not be undone after a crash is not done."""
+        self.disk.error = operation_errors.StoreUnusable(
+            path='/x', reason=OSError(errno.ENOSPC, 'no space'))
+        self.task.execute()
+        self.guest.arm_dedup.assert_not_called()
+        self.guest.disarm_dedup.assert_not_called()
+        self.assertEqual([], self.undo)
+        self.assertIn('no space', self.operation.reason)
 
     def test_stock(self):
         for plan in None, fakes.some_plan('stock'):
-            self.task.execute(plan)
+            self.operation.plan = plan
+            self.task.execute()
         self.guest.arm_dedup.assert_not_called()
-        self.assertFalse(self.record.armed)
+        self.assertEqual([], self.disk.written)
 
-    def check_not_armed(self):
-        self.task.execute(fakes.some_plan())
-        self.assertFalse(self.record.armed)
-        self.assertIn('could not be armed', self.record.reason)
+    def check_not_armed(self, undo=()):
+        self.task.execute()
+        self.assertEqual([*undo], self.undo)
+        self.assertIn('could not be armed', self.operation.reason)
         # the answer may be what was lost
         self.guest.disarm_dedup.assert_called_once_with()
 
@@ -56,17 +85,25 @@ class ArmTest(base.TestCase):
             command='x-dedup-arm', seconds=60)
         self.check_not_armed()
 
+    def test_neither_armed_nor_disarmed(self):
+        """Whoever ends the operation tries once more."""
+        self.guest.arm_dedup.side_effect = errors.QmpTimeout(
+            command='x-dedup-arm', seconds=60)
+        self.guest.disarm_dedup.side_effect = errors.QmpTimeout(
+            command='x-dedup-disarm', seconds=60)
+        self.check_not_armed([operations.UNDO_ARM])
+
     def test_guest_vanishes(self):
         self.guest.arm_dedup.side_effect = errors.GuestNotRunning(name='x')
         self.guest.disarm_dedup.side_effect = errors.GuestNotRunning(
             name='x')
         self.check_not_armed()
-        self.assertEqual(1, len(self.record.warnings))
+        self.assertEqual(1, len(self.operation.warnings))
 
     def test_earlier_migration_is_just_over(self):
         self.guest.arm_dedup.side_effect = [BUSY, BUSY, None]
-        self.task.execute(fakes.some_plan())
-        self.assertTrue(self.record.armed)
+        self.task.execute()
+        self.assertEqual([operations.UNDO_ARM], self.undo)
         self.assertEqual(2, self.sleep.call_count)
 
     def test_earlier_migration_goes_on(self):
@@ -74,61 +111,3 @@ class ArmTest(base.TestCase):
         with mock.patch.object(arm.time, 'monotonic', autospec=True,
                                side_effect=range(100)):
             self.check_not_armed()
-
-    def test_revert(self):
-        self.task.execute(fakes.some_plan())
-        self.task.revert(result=None, flow_failures={})
-        self.guest.disarm_dedup.assert_called_once_with()
-        self.assertFalse(self.record.armed)
-
-    def test_revert_of_nothing(self):
-        self.task.execute(None)
-        self.task.revert(result=None, flow_failures={})
-        self.guest.disarm_dedup.assert_not_called()
-
-    def test_revert_fails(self):
-        self.task.execute(fakes.some_plan())
-        self.guest.disarm_dedup.side_effect = errors.QmpTimeout(
-            command='x-dedup-disarm', seconds=60)
-        self.task.revert(result=None, flow_failures={})
-        self.assertEqual(1, len(self.record.warnings))
-
-    def test_revert_when_it_is_gone(self):
-        self.task.execute(fakes.some_plan())
-        self.guest.disarm_dedup.side_effect = errors.QmpDisconnected(
-            command='x-dedup-disarm')
-        self.task.revert(result=None, flow_failures={})
-        self.assertEqual([], self.record.warnings)
-
-
-class DisarmTest(base.TestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.record = fakes.record()
-        self.record.armed = True
-        self.guest = mock.create_autospec(hypervisor.Guest, instance=True)
-        self.task = arm.Disarm(self.record, self.guest)
-
-    def test_stayed(self):
-        self.record.finish('cancelled')
-        self.task.execute()
-        self.guest.disarm_dedup.assert_called_once_with()
-
-    def test_left(self):
-        self.record.finish('completed')
-        self.task.execute()
-        self.guest.disarm_dedup.assert_not_called()
-
-    def test_was_not_armed(self):
-        self.record.armed = False
-        self.record.finish('failed')
-        self.task.execute()
-        self.guest.disarm_dedup.assert_not_called()
-
-    def test_failure(self):
-        self.record.finish('failed')
-        self.guest.disarm_dedup.side_effect = errors.QmpTimeout(
-            command='x-dedup-disarm', seconds=60)
-        self.task.execute()
-        self.assertEqual(1, len(self.record.warnings))

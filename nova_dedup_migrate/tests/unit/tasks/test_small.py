@@ -3,131 +3,167 @@
 
 from unittest import mock
 
+from nova_dedup_migrate.hypervisor import base as hypervisor
+from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.planner import choose
-from nova_dedup_migrate.tasks import collect
-from nova_dedup_migrate.tasks import decide
-from nova_dedup_migrate.tasks import gather
-from nova_dedup_migrate.tasks import report
+from nova_dedup_migrate.tasks import collect_facts
+from nova_dedup_migrate.tasks import collect_incoming
+from nova_dedup_migrate.tasks import frame
+from nova_dedup_migrate.tasks import plan
 from nova_dedup_migrate.tests import base
+from nova_dedup_migrate.tests.unit.operations import samples
 from nova_dedup_migrate.tests.unit.tasks import fakes
 
 
-class GatherFactsTest(base.TestCase):
+class TaskCase(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.record = fakes.record()
+        self.disk = samples.Disk()
+        self.operation = fakes.operation(self.disk)
 
-    def test_gathered(self):
-        found = fakes.some_facts()
-        task = gather.GatherFacts(self.record, lambda: found)
-        self.assertIs(found, task.execute())
-        self.assertIs(found, self.record.facts)
+
+class CollectFactsTest(TaskCase):
+
+    def setUp(self):
+        super().setUp()
+        self.collect = mock.Mock(spec=[])
+
+    def execute(self, *args):
+        collect_facts.CollectFacts(self.operation, self.collect,
+                                   *args).execute()
+
+    def test_collected(self):
+        self.execute()
+        self.assertIs(self.collect.return_value, self.operation.facts)
+        self.assertEqual('', self.operation.reason)
+
+    def test_of_no_use(self):
+        self.execute('a stock QEMU')
+        self.collect.assert_not_called()
+        self.assertIsNone(self.operation.facts)
+        self.assertEqual('a stock QEMU', self.operation.reason)
 
     def test_failure(self):
-        task = gather.GatherFacts(
-            self.record, mock.Mock(side_effect=OSError('no')))
-        self.assertIsNone(task.execute())
-        self.assertEqual(['gathering facts: no'], self.record.warnings)
-
-    def test_revert(self):
-        gather.GatherFacts(self.record, None).revert(
-            result=None, flow_failures={})
+        self.collect.side_effect = OSError('no')
+        self.execute()
+        self.assertIsNone(self.operation.facts)
+        self.assertEqual(['collecting facts: no'], self.operation.warnings)
 
 
-class MakePlanTest(base.TestCase):
+class MakePlanTest(TaskCase):
 
     def setUp(self):
         super().setUp()
-        self.record = fakes.record()
-        self.task = decide.MakePlan(self.record)
+        self.operation.facts = fakes.some_facts()
+        self.task = plan.MakePlan(self.operation)
         patch = mock.patch.object(choose, 'choose', autospec=True)
         self.choose = patch.start()
         self.addCleanup(patch.stop)
 
     def test_plan(self):
         self.choose.return_value = fakes.some_plan()
-        self.assertIs(self.choose.return_value,
-                      self.task.execute(fakes.some_facts()))
-        self.assertIs(self.choose.return_value, self.record.plan)
-        self.assertEqual('', self.record.reason)
+        self.task.execute()
+        self.choose.assert_called_once_with(self.operation.facts)
+        self.assertIs(self.choose.return_value, self.operation.plan)
+        self.assertEqual('', self.operation.reason)
 
     def test_stock(self):
         self.choose.return_value = fakes.some_plan('stock', 'no hints')
-        self.task.execute(fakes.some_facts())
-        self.assertEqual('no hints', self.record.reason)
+        self.task.execute()
+        self.assertEqual('no hints', self.operation.reason)
 
     def test_no_facts(self):
-        self.assertIsNone(self.task.execute(None))
+        self.operation.facts = None
+        self.task.execute()
         self.choose.assert_not_called()
-        self.assertIn('facts', self.record.reason)
+        self.assertIsNone(self.operation.plan)
+        self.assertIn('facts', self.operation.reason)
 
     def test_failure(self):
         self.choose.side_effect = ZeroDivisionError
-        self.assertIsNone(self.task.execute(fakes.some_facts()))
+        self.task.execute()
+        self.assertIsNone(self.operation.plan)
         self.assertEqual(['planning: ZeroDivisionError'],
-                         self.record.warnings)
-
-    def test_revert(self):
-        self.task.revert(result=None, flow_failures={})
+                         self.operation.warnings)
 
 
-class CollectTest(base.TestCase):
+class CollectIncomingTest(TaskCase):
 
     def setUp(self):
         super().setUp()
-        self.record = fakes.record()
         self.figures = mock.Mock(spec=[])
-        self.task = collect.Collect(self.record, self.figures)
+        self.task = collect_incoming.CollectIncoming(self.operation,
+                                                     self.figures)
 
     def test_records_were_sent(self):
-        self.record.see(fakes.look(record_pages=5))
+        self.operation.see(fakes.look(record_pages=5))
         self.task.execute()
-        self.assertIs(self.figures.return_value, self.record.incoming)
+        self.assertIs(self.figures.return_value, self.operation.incoming)
 
-    def test_nothing_to_ask(self):
+    def test_nothing_to_collect(self):
         for one in (None, fakes.look(), fakes.look(record_pages=0)):
-            self.record.latest = one
+            self.operation.latest = one
             self.task.execute()
         self.figures.assert_not_called()
 
     def test_agent_is_gone(self):
-        self.record.see(fakes.look(record_pages=5))
+        self.operation.see(fakes.look(record_pages=5))
         self.figures.side_effect = OSError('gone')
         self.task.execute()
-        self.assertIsNone(self.record.incoming)
-        self.assertEqual(1, len(self.record.warnings))
-
-    def test_revert(self):
-        self.task.revert(result=None, flow_failures={})
+        self.assertIsNone(self.operation.incoming)
+        self.assertEqual(1, len(self.operation.warnings))
 
 
-class ReportTest(base.TestCase):
+class FrameTest(TaskCase):
 
     def setUp(self):
         super().setUp()
-        self.record = fakes.record()
-        self.keep = mock.Mock(spec=[])
+        self.guest = mock.create_autospec(hypervisor.Guest, instance=True)
+        self.open = frame.Open(self.operation, self.guest)
+        self.close = frame.Close(self.operation, self.guest)
+        self.operation.durable.undo.append(operations.UNDO_ARM)
 
     def test_open(self):
-        report.OpenReport(self.record, self.keep).execute()
-        self.keep.assert_called_once_with(self.record)
-        self.assertIsNone(self.record.outcome)
-
-    def test_revert(self):
-        report.OpenReport(self.record, self.keep).revert(
-            result=None, flow_failures={})
-        self.keep.assert_called_once_with(self.record)
-        self.assertEqual('failed', self.record.outcome)
-
-    def test_close(self):
-        report.CloseReport(self.record, self.keep).execute()
-        self.keep.assert_called_once_with(self.record)
+        self.open.execute()
+        self.assertEqual([('preparing', operations.UNDO_ARM)],
+                         self.disk.written)
+        self.guest.disarm_dedup.assert_not_called()
 
     def test_disk_is_full(self):
-        self.keep.side_effect = OSError('full')
-        for task in (report.OpenReport(self.record, self.keep),
-                     report.CloseReport(self.record, self.keep)):
-            task.execute()
-            task.revert(result=None, flow_failures={})
-        self.assertEqual(3, len(self.record.warnings))
+        """Nothing depends on it: the undo log is still empty then."""
+        self.disk.error = OSError('full')
+        self.open.execute()
+        self.assertEqual(1, len(self.operation.warnings))
+
+    def test_revert(self):
+        self.open.revert(result=None, flow_failures={})
+        self.guest.disarm_dedup.assert_called_once_with()
+        self.assertEqual([], self.operation.durable.undo)
+
+    def test_revert_fails(self):
+        self.guest.disarm_dedup.side_effect = errors.QmpTimeout(
+            command='x-dedup-disarm', seconds=60)
+        self.open.revert(result=None, flow_failures={})
+        self.assertEqual([operations.UNDO_ARM], self.operation.durable.undo)
+        self.assertEqual(1, len(self.operation.warnings))
+
+    def test_stayed(self):
+        for outcome in ('cancelled', 'failed', None):
+            self.guest.disarm_dedup.reset_mock()
+            self.operation.durable.undo = [operations.UNDO_ARM]
+            self.operation.outcome = outcome
+            self.close.execute()
+            self.guest.disarm_dedup.assert_called_once_with()
+
+    def test_left(self):
+        self.operation.finish('completed')
+        self.close.execute()
+        self.guest.disarm_dedup.assert_not_called()
+
+    def test_nothing_was_changed(self):
+        self.operation.durable.undo = []
+        self.operation.finish('failed')
+        self.close.execute()
+        self.guest.disarm_dedup.assert_not_called()

@@ -75,11 +75,11 @@ void qmp_x_dedup_track(bool enable, Error **errp)
 }
 
 void qmp_x_dedup_arm(bool has_copy, DedupCopy copy, bool has_disks,
-                     DedupDiskList *disks, bool has_steal, bool steal,
+                     DedupDiskList *disks, bool has_resend, bool resend,
                      Error **errp)
 {
     dedup_source_arm(has_copy, copy, has_disks ? disks : NULL,
-                     !has_steal || steal, errp);
+                     !has_resend || resend, errp);
 }
 
 void qmp_x_dedup_disarm(Error **errp)
@@ -156,9 +156,9 @@ void hmp_info_dedup(Monitor *mon, const QDict *qdict)
                        " bytes, %" PRIu64 " outstanding\n", s->record_pages,
                        s->record_bytes, s->outstanding);
         monitor_printf(mon, "  refused: %" PRIu64 " digest, %" PRIu64
-                       " io; stolen %" PRIu64 ", superseded %" PRIu64
+                       " io; resent %" PRIu64 ", superseded %" PRIu64
                        ", final %" PRIu64 "\n", s->nack_digest, s->nack_io,
-                       s->stolen_pages, s->superseded_pages, s->final_pages);
+                       s->resent_pages, s->superseded_pages, s->final_pages);
     }
     if (d) {
         monitor_printf(mon, "incoming: %s, %" PRIu64 " records, %" PRIu64

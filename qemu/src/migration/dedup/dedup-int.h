@@ -9,6 +9,7 @@
  *
  *   hints.c      which place each page was read from or written to last
  *   map.c        the same from outside (the guest's page cache)
+ *   sample.c     how many of them still hold
  *   resolver.c   guest offsets -> offsets in the nodes of the backing chain
  *   source.c     the course of a migration; source-*.c  its records, answers,
  *                beginning and end
@@ -40,7 +41,7 @@
  *     ^  \                  |  |  |
  *     |   `-- content ---------|---------------> clean
  *     |                     |  |
- *     +--- NACK, stolen, ---+  +-- dirtied by the guest: the next scan
+ *     +--- NACK, resent, ---+  +-- dirtied by the guest: the next scan
  *          switch-over             supersedes the record
  *
  * and on the destination, in one 32-bit word per page:
@@ -182,7 +183,7 @@ void dedup_map_query(DedupHintsInfo *info);
 
 /* Source.  Each under the BQL. */
 bool dedup_source_arm(bool has_copy, DedupCopy copy, DedupDiskList *disks,
-                      bool steal, Error **errp);
+                      bool resend, Error **errp);
 void dedup_source_disarm(void);
 DedupSourceInfo *dedup_source_query(void);
 void dedup_source_init(void);
@@ -255,6 +256,7 @@ typedef struct DedupInject {
     bool no_redirty;            /* BREAKS: forget what is outstanding */
     bool no_flush;              /* BREAKS: no multifd flush after records */
     bool trust_acks;            /* BREAKS: stale answers count */
+    bool no_compare;            /* BREAKS: any hint sampled is valid */
 } DedupInject;
 extern DedupInject dedup_inject;
 void dedup_inject_init(void);

@@ -38,6 +38,7 @@ static void inject_set(const char *name, unsigned value)
         { "no-redirty", .flag = &dedup_inject.no_redirty },
         { "no-flush", .flag = &dedup_inject.no_flush },
         { "trust-acks", .flag = &dedup_inject.trust_acks },
+        { "no-compare", .flag = &dedup_inject.no_compare },
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(all); i++) {

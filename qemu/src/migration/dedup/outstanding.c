@@ -27,7 +27,7 @@ void dedup_outstanding_init(DedupOutstanding *o)
     o->rams = g_ptr_array_new();
     o->chunks = g_ptr_array_new_with_free_func(g_free);
     o->next_id = 1;
-    o->steal_id = 1;
+    o->resend_id = 1;
     o->count = 0;
 }
 
@@ -74,7 +74,7 @@ bool dedup_outstanding_add(DedupOutstanding *o, DedupRam *dr, uint64_t page)
     }
     dr->ids[page] = id;
     o->next_id++;
-    o->steal_id = o->next_id;
+    o->resend_id = o->next_id;
     return true;
 }
 
@@ -111,21 +111,21 @@ DedupRam *dedup_outstanding_settle(DedupOutstanding *o, uint32_t id,
 }
 
 /* Sent last is fetched last, so both ends meet */
-uint64_t dedup_outstanding_steal(DedupOutstanding *o, uint64_t n)
+uint64_t dedup_outstanding_resend(DedupOutstanding *o, uint64_t n)
 {
-    uint64_t stolen = 0;
+    uint64_t resent = 0;
 
-    while (stolen < n && o->count && o->steal_id > 1) {
+    while (resent < n && o->count && o->resend_id > 1) {
         uint64_t page;
-        DedupRam *dr = dedup_outstanding_settle(o, --o->steal_id, &page);
+        DedupRam *dr = dedup_outstanding_settle(o, --o->resend_id, &page);
 
         if (dr) {
             set_bit(page, dr->direct);
             dedup_set_dirty(dr, page);
-            stolen++;
+            resent++;
         }
     }
-    return stolen;
+    return resent;
 }
 
 uint64_t dedup_outstanding_redirty(DedupOutstanding *o)
@@ -136,8 +136,8 @@ uint64_t dedup_outstanding_redirty(DedupOutstanding *o)
         o->count = 0;
         return 0;
     }
-    o->steal_id = o->next_id;
-    dedup_outstanding_steal(o, UINT64_MAX);
+    o->resend_id = o->next_id;
+    dedup_outstanding_resend(o, UINT64_MAX);
     assert(o->count == 0);
     return n;
 }

@@ -17,7 +17,7 @@ typedef struct DedupOutstanding {
     GPtrArray *rams;            /* DedupRam, by index in SETUP */
     GPtrArray *chunks;          /* of OutstandingRec, by id */
     uint32_t next_id;           /* the first is 1 */
-    uint32_t steal_id;          /* steal below this one */
+    uint32_t resend_id;         /* resend below this one */
     uint64_t count;
 } DedupOutstanding;
 
@@ -36,7 +36,7 @@ DedupRam *dedup_outstanding_settle(DedupOutstanding *o, uint32_t id,
                                    uint64_t *page);
 
 /* Make up to @n of those sent last dirty, to go in full; how many it were */
-uint64_t dedup_outstanding_steal(DedupOutstanding *o, uint64_t n);
+uint64_t dedup_outstanding_resend(DedupOutstanding *o, uint64_t n);
 
 /* Make all of them dirty; how many it were */
 uint64_t dedup_outstanding_redirty(DedupOutstanding *o);

@@ -16,8 +16,8 @@
 #define LINK_SAMPLE     (1 << 20)       /* bytes */
 #define LINK_SAMPLE_BIG (32 << 20)      /* much more than buffers take */
 #define STALL_US        100000
-#define CHUNK_S         0.05            /* of the link's time, a steal */
-#define FEW_S           0.01            /* not worth stealing */
+#define CHUNK_S         0.05            /* of the link's time, a resend */
+#define FEW_S           0.01            /* not worth resending */
 #define HOLD_S          0.002           /* of the link's time, outstanding */
 
 static double min(double a, double b)
@@ -94,14 +94,14 @@ static bool stalled(DedupPace *p, int64_t now)
     return now - p->last_answer > STALL_US;
 }
 
-uint64_t dedup_pace_steal(DedupPace *p, int64_t now, uint64_t outstanding)
+uint64_t dedup_pace_resend(DedupPace *p, int64_t now, uint64_t outstanding)
 {
     double n = p->link_rate * CHUNK_S;
 
-    p->stealing = stalled(p, now) ||
+    p->resending = stalled(p, now) ||
                   (p->fetch_rate && p->fetch_rate < p->link_rate &&
                    outstanding > p->link_rate * FEW_S);
-    if (!p->stealing) {
+    if (!p->resending) {
         return 0;
     }
     if (stalled(p, now)) {
@@ -123,8 +123,8 @@ uint64_t dedup_pace_steal(DedupPace *p, int64_t now, uint64_t outstanding)
 
 int64_t dedup_pace_wait(DedupPace *p, int64_t now)
 {
-    return p->stealing && stalled(p, now) ? 0
-           : p->stealing ? DEDUP_PACE_WAIT_US / 10 : DEDUP_PACE_WAIT_US;
+    return p->resending && stalled(p, now) ? 0
+           : p->resending ? DEDUP_PACE_WAIT_US / 10 : DEDUP_PACE_WAIT_US;
 }
 
 uint64_t dedup_pace_spare(DedupPace *p, uint64_t dirty)

@@ -36,9 +36,9 @@ typedef struct DedupPace {
     uint64_t link_bytes;        /* at the mark */
     int64_t idle_us;            /* since the mark */
     double link_rate;
-    /* stealing */
-    bool stealing;
-    unsigned stalls;            /* steals without any answer between */
+    /* resending */
+    bool resending;
+    unsigned stalls;            /* resends without any answer between */
 } DedupPace;
 
 void dedup_pace_init(DedupPace *p, int64_t now, uint64_t bytes);
@@ -53,8 +53,8 @@ void dedup_pace_forget_link(DedupPace *p, int64_t now, uint64_t bytes);
 /* Waited so long for answers, not for the link */
 void dedup_pace_idled(DedupPace *p, int64_t us);
 /* The link idles with @outstanding records: pages to send in full now */
-uint64_t dedup_pace_steal(DedupPace *p, int64_t now, uint64_t outstanding);
-/* How long to wait for answers before asking dedup_pace_steal() again */
+uint64_t dedup_pace_resend(DedupPace *p, int64_t now, uint64_t outstanding);
+/* How long to wait for answers before asking dedup_pace_resend() again */
 int64_t dedup_pace_wait(DedupPace *p, int64_t now);
 /*
  * Pages that the link, which idles, takes in DEDUP_PACE_WAIT_US; none when

@@ -70,7 +70,7 @@ static void take_answer(uint32_t id, DedupAnswer status)
     DedupHint h;
 
     if (!dr) {
-        return;                         /* superseded or stolen meanwhile */
+        return;                         /* superseded or sent again meanwhile */
     }
     if (status == DEDUP_ANSWER_OK) {
         clear_bit(page, dr->owed);

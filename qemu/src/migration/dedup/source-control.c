@@ -219,7 +219,7 @@ static int source_notify(NotifierWithReturn *n, MigrationEvent *e,
 /* The rest is called under the BQL */
 
 bool dedup_source_arm(bool has_copy, DedupCopy copy, DedupDiskList *disks,
-                      bool steal, Error **errp)
+                      bool resend, Error **errp)
 {
     if (migration_is_running() || src.prepared) {
         error_setg(errp, "A migration is running; arm before it starts");
@@ -233,7 +233,7 @@ bool dedup_source_arm(bool has_copy, DedupCopy copy, DedupDiskList *disks,
     qapi_free_DedupDiskList(src.exceptions);
     src.exceptions = QAPI_CLONE(DedupDiskList, disks);
     src.copy = has_copy ? copy : DEDUP_COPY_SHARED;
-    src.steal = steal;
+    src.resend = resend;
     src.ever = true;
     memset(&src.fig, 0, sizeof(src.fig));
     WITH_QEMU_LOCK_GUARD(&src.lock) {

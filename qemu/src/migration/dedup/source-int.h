@@ -34,7 +34,7 @@ typedef struct DedupSource {
     bool ever;
     DedupCopy copy;
     DedupDiskList *exceptions;
-    bool steal;
+    bool resend;
     NotifierWithReturn notifier;
 
     /* Read by anyone, atomically */

@@ -198,15 +198,15 @@ bool dedup_source_iterate(QEMUFile *f)
         dedup_deferred_review(&src.deferred, now_us());
     }
     if (src.state == DEDUP_SOURCE_STATE_DRAINING) {
-        src.fig.stolen_pages += dedup_outstanding_redirty(&src.out);
+        src.fig.resent_pages += dedup_outstanding_redirty(&src.out);
     } else if (!src.out.count) {
-        src.pace.stealing = false;
-    } else if (src.idle && src.steal) {
-        uint64_t n = dedup_pace_steal(&src.pace, now_us(), src.out.count);
+        src.pace.resending = false;
+    } else if (src.idle && src.resend) {
+        uint64_t n = dedup_pace_resend(&src.pace, now_us(), src.out.count);
 
-        n = dedup_outstanding_steal(&src.out, n);
-        src.fig.stolen_pages += n;
-        trace_dedup_source_steal(n, src.out.count, src.pace.link_rate,
+        n = dedup_outstanding_resend(&src.out, n);
+        src.fig.resent_pages += n;
+        trace_dedup_source_resend(n, src.out.count, src.pace.link_rate,
                                  src.pace.fetch_rate);
     }
     src.idle = false;
@@ -291,13 +291,13 @@ uint64_t dedup_source_pending(bool exact)
      * While the link waits for storage, let the bitmap be synchronised now
      * and then, as if nothing were outstanding, so that the link can do the
      * next round's work meanwhile.  Not sooner than without records, though:
-     * a round sends the same hot pages again.  Not while stealing: the link
+     * a round sends the same hot pages again.  Not while resending: the link
      * is busy then.
      */
     now = now_us();
     if (exact) {
         src.last_exact_us = now;
-    } else if (!src.pace.stealing && now - src.last_exact_us >
+    } else if (!src.pace.resending && now - src.last_exact_us >
                dedup_pace_round(&src.pace, unsettled())) {
         return 0;
     }
@@ -307,7 +307,7 @@ uint64_t dedup_source_pending(bool exact)
 /*
  * Little enough is pending, but sending what is outstanding in full would
  * take longer than its answers.  No new records meanwhile, so that this ends:
- * each record is answered, or stolen when storage is slower or stalls.
+ * each record is answered, or resent when storage is slower or stalls.
  */
 bool dedup_source_hold_switchover(void)
 {
@@ -318,7 +318,7 @@ bool dedup_source_hold_switchover(void)
         g_usleep(1000);
         return true;
     }
-    if (!src.running || !src.steal ||
+    if (!src.running || !src.resend ||
         !dedup_pace_hold(&src.pace, unsettled())) {
         return false;
     }

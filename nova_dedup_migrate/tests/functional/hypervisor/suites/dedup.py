@@ -41,6 +41,20 @@ class DedupSuite(suite.Suite):
         self.assertFalse(info.tracking)
         self.assertEqual(0, info.hints.pages)
 
+    def test_sampled_hints(self):
+        """Of the disk that arm_dedup calls by the same name."""
+        guest = self.tracked()
+        (found,) = guest.sample_hints(4096)
+        self.assertEqual(list(guest.disks().values()), [found.device])
+        self.assertEqual(guest.dedup_statistics().hints.pages, found.pages)
+        self.assertGreater(found.valid, 0)
+        self.assertLessEqual(found.valid, found.sampled)
+
+    def test_sampled_hints_of_a_guest_without(self):
+        guest = self.make('guest')
+        guest.start(paused=True)
+        self.assertEqual((), guest.sample_hints())
+
     def test_arm_and_disarm(self):
         guest = self.make('guest')
         guest.start(paused=True)

@@ -16,6 +16,7 @@ class StockSuite(suite.Suite):
         with tempfile.TemporaryFile() as file:
             for call in (guest.track_dedup, guest.arm_dedup,
                          guest.disarm_dedup, guest.dedup_statistics,
+                         guest.sample_hints,
                          lambda: guest.load_dedup_map(file.fileno())):
                 error = self.assertRaises(errors.DedupNotSupported, call)
                 self.assertEqual(guest.name, error.name)

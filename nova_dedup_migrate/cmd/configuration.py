@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration of the command nova-dedup-migrate."""
+
+import argparse
+
+from oslo_config import cfg
+
+from nova_dedup_migrate.cmd import errors
+from nova_dedup_migrate.conf import dedup_migrate as options
+from nova_dedup_migrate.conf import paths
+from nova_dedup_migrate.operations import store
+
+PROGRAM = 'nova-dedup-migrate'
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name nova.conf."""
+    parser.add_argument(
+        '--config-file', action='append', default=[], metavar='FILE',
+        help='nova.conf of this host; can be repeated (default: '
+             '/etc/nova/nova.conf)')
+    parser.add_argument(
+        '--config-dir', action='append', default=[], metavar='DIRECTORY',
+        help='directory with *.conf files, read after the files; can be '
+             'repeated')
+
+
+def open_store(arguments: argparse.Namespace) -> store.OperationStore:
+    """Return the operations of this host, with their reports.
+
+    :param arguments: with the options of add_options
+    :raises ConfigurationError: nova.conf cannot be used
+    """
+    names = []
+    for option, values in (('--config-file', arguments.config_file),
+                           ('--config-dir', arguments.config_dir)):
+        for value in values:
+            names += [option, value]
+    conf = cfg.ConfigOpts()
+    options.register_opts(conf)
+    paths.register_opts(conf)
+    try:
+        conf(names, project='nova', prog=PROGRAM)
+        return store.OperationStore(conf.dedup_migrate.operations_path,
+                                    conf.dedup_migrate.operations_kept)
+    except (cfg.Error, ValueError) as error:
+        raise errors.ConfigurationError(reason=error) from error

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many hints still hold: x-dedup-sample-hints."""
+
+from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.hypervisor import statistics
+from nova_dedup_migrate.tests.functional.migration import case
+from nova_dedup_migrate.tests.functional.migration import scripted
+from testkit import spec
+
+PAGES = case.PAGES
+STALE = PAGES[:12]
+
+
+class SampleTest(case.MigrationCase):
+
+    def booted(self, pages=PAGES, **given):
+        one = self.rig(**given)
+        one.boot()
+        one.read_pages(pages)
+        return one
+
+    def stale(self, **given):
+        """A guest that has changed some of the pages it has read."""
+        one = self.booted(**given)
+        for page in STALE:
+            one.guest.poke(page, 4095)
+        return one
+
+    def test_all_hold(self):
+        one = self.booted()
+        before = one.source.dedup_statistics().hints
+        self.assertEqual(len(PAGES), before.pages)
+        (found,) = one.source.sample_hints(4096)
+        self.assertEqual(
+            statistics.DiskHints('disk0', 32, sampled=32, valid=32), found)
+        # Reading made no hints.
+        self.assertEqual(before, one.source.dedup_statistics().hints)
+
+    def test_the_guest_has_changed_pages(self):
+        """One byte, at the end, is enough."""
+        (found,) = self.stale().source.sample_hints(4096)
+        self.assertEqual(
+            statistics.DiskHints('disk0', 32, sampled=32, valid=20), found)
+
+    def test_without_the_comparison(self):
+        """It is what finds stale hints."""
+        one = self.stale(source_inject='no-compare=1')
+        (found,) = one.source.sample_hints(4096)
+        self.assertEqual(32, found.valid)
+
+    def test_written_back(self):
+        one = self.stale()
+        for number, page in enumerate(STALE):
+            one.guest.write(page, scripted.DATA + number * 8)
+        (found,) = one.source.sample_hints(4096)
+        self.assertEqual((32, 32), (found.sampled, found.valid))
+
+    def test_another_hint_for_a_page(self):
+        one = self.stale()
+        one.read_pages(STALE, sector=scripted.DATA + 800)
+        (found,) = one.source.sample_hints(4096)
+        self.assertEqual((32, 32), (found.sampled, found.valid))
+
+    def test_some(self):
+        one = self.stale()
+        (found,) = one.source.sample_hints(10)
+        self.assertEqual((32, 10), (found.pages, found.sampled))
+        self.assertLessEqual(found.valid, 10)
+
+    def test_they_are_random(self):
+        """Each page has the same chance, wherever it lies."""
+        one = self.stale()
+        drawn = valid = 0
+        for _ in range(100):
+            (found,) = one.source.sample_hints(8)
+            drawn += found.sampled
+            valid += found.valid
+        self.assertEqual(800, drawn)
+        # 20 of 32, within seven standard deviations
+        self.assertAlmostEqual(20 / 32, valid / drawn, delta=0.1)
+
+    def test_each_disk_by_itself(self):
+        one = self.rig(drives=2)
+        one.boot()
+        one.read_pages(PAGES[:20])
+        one.read_pages(PAGES[20:], drive=1)
+        one.guest.poke(PAGES[25])
+        found = {disk.device: disk
+                 for disk in one.source.sample_hints(4096)}
+        self.assertEqual(
+            {'disk0': statistics.DiskHints('disk0', 20, 20, 20),
+             'disk1': statistics.DiskHints('disk1', 12, 12, 11)}, found)
+
+    def test_what_arm_takes(self):
+        """The names are those of x-dedup-arm, whatever the disk is."""
+        for device in 'virtio-blk', 'virtio-scsi':
+            with self.subTest(device):
+                one = self.booted(device=device)
+                (found,) = one.source.sample_hints()
+                self.assertEqual((32, 32), (found.sampled, found.valid))
+                one.source.arm_dedup(disks=[
+                    {'device': found.device, 'use': False}])
+                self.assertEqual(found.device, one.source.disks()['disk0'])
+                one.source.destroy()
+
+    def test_a_disk_with_an_iothread(self):
+        path = self.directory / 'other.raw'
+        content = scripted.write_disk(path)
+        one = self.rig(source_disks=[spec.Disk(path=path, iothread=True)],
+                       contents=[content])
+        one.boot()
+        one.read_pages(PAGES)
+        one.guest.poke(PAGES[3])
+        (found,) = one.source.sample_hints(4096)
+        self.assertEqual((32, 31), (found.sampled, found.valid))
+
+    def test_nothing_recorded(self):
+        one = self.rig()
+        one.boot(track=False)
+        one.read_pages(PAGES)
+        self.assertEqual((), one.source.sample_hints())
+
+    def test_reads_fail(self):
+        """A hint that cannot be read is of no use."""
+        one = self.booted()
+        self.replace(one, driver='blkdebug', image='disk0-file', **{
+            'inject-error': [{'event': 'none', 'iotype': 'read',
+                              'errno': 5}]})
+        (found,) = one.source.sample_hints(4096)
+        self.assertEqual((32, 0), (found.sampled, found.valid))
+
+    def test_storage_hangs(self):
+        """The command ends, and the monitor takes the next one."""
+        one = self.booted(extra_args=(
+            '-object', 'throttle-group,id=crawl,x-bps-read=4096,'
+            'x-bps-read-max=4096'))
+        self.replace(one, driver='throttle', file='disk0-file', **{
+            'throttle-group': 'crawl'})
+        (found,) = one.source.sample_hints(4096)
+        self.assertEqual(32, found.pages)
+        self.assertLess(found.sampled, 32)
+        self.assertEqual(found.sampled, found.valid)
+        self.assertEqual('running', one.source.run_state())
+        # and what was left behind does no harm
+        one.source.destroy()
+
+    def test_unplugged_while_a_read_hangs(self):
+        """What is left behind lets go of the disk when its read ends."""
+        one = self.rig(drives=2, device='virtio-scsi', extra_args=(
+            '-object', 'throttle-group,id=crawl,x-bps-read=4096,'
+            'x-bps-read-max=4096'))
+        one.boot()
+        one.read_pages(PAGES[:16])
+        one.read_pages(PAGES[16:], drive=1)
+        self.replace(one, 'disk1', driver='throttle', file='disk1-file', **{
+            'throttle-group': 'crawl'})
+        found = {disk.device: disk for disk in one.source.sample_hints()}
+        self.assertEqual((16, 16), (found['disk0'].sampled,
+                                    found['disk0'].valid))
+        self.assertLess(found['disk1'].sampled, 16)
+        mark = one.source.events.mark()
+        one.source.qmp('device_del', id='disk1')
+        one.source.events.wait('DEVICE_DELETED', mark, 30)
+        self.eventually(lambda: self.deleted(one), 'deleting the node')
+        (found,) = one.source.sample_hints()
+        self.assertEqual(('disk0', 16), (found.device, found.valid))
+
+    def deleted(self, one):
+        try:
+            one.source.qmp('blockdev-del', **{'node-name': 'disk1-format'})
+        except errors.QmpError as error:
+            self.assertIn('in use', str(error))
+            return False
+        return True
+
+    def replace(self, one, disk='disk0', **node):
+        """Put a filter below the disk's node."""
+        one.source.qmp('blockdev-add', **{'node-name': 'fault', **node})
+        one.source.qmp('blockdev-reopen', options=[
+            {'driver': 'raw', 'node-name': disk + '-format', 'file': 'fault',
+             'cache': {'direct': True, 'no-flush': False}}])
+
+    def check_counted(self, one):
+        self.assertEqual((statistics.DiskHints('disk0', 32),),
+                         one.source.sample_hints())
+
+    def test_a_guest_that_is_stopped(self):
+        one = self.booted()
+        one.source.pause()
+        self.check_counted(one)
+        one.source.cont()
+        (found,) = one.source.sample_hints()
+        self.assertEqual(32, found.valid)
+
+    def test_during_a_migration(self):
+        one = self.booted()
+        one.migrate()
+        one.active()
+        self.check_counted(one)
+        self.assert_right(one.finish())
+
+    def test_before_a_migration(self):
+        """It changes nothing for the migration that follows."""
+        one = self.stale()
+        one.source.sample_hints(4096)
+        one.migrate()
+        one.active()
+        one.until(lambda: one.figures().outstanding == 0, 'answers')
+        outcome = one.finish()
+        self.assert_right(outcome)
+        self.assertEqual(20, outcome.source.storage_pages)
+
+    def test_numbers_out_of_range(self):
+        one = self.booted()
+        for pages in 0, 4097:
+            error = self.assertRaises(errors.QmpError,
+                                      one.source.sample_hints, pages)
+            self.assertIn('1 to 4096', str(error))
