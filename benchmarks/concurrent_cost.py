@@ -19,7 +19,6 @@ import sys
 import time
 
 from benchmarks import lab_bench
-from benchmarks.targets_report import Row
 from guests.synthetic import console
 from lab import client
 from lab import counters
@@ -27,7 +26,8 @@ from lab import errors
 from lab import guest
 from lab import instances
 from lab import migrations
-from lab import table
+from testkit import table
+from testkit.results import Row
 
 TARGET = 'lab-concurrent'
 COUNT = 20

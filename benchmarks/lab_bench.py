@@ -7,9 +7,7 @@ from collections.abc import Iterator
 import contextlib
 import dataclasses
 import sys
-import time
 
-from benchmarks import targets_report
 from guests.errors import GuestError
 from lab import client
 from lab import cloud as clouds
@@ -19,6 +17,7 @@ from lab import steps
 from lab import topology
 from lab import up
 from lab.services import nova
+from testkit import results
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +110,7 @@ def use_driver(cloud: clouds.Cloud, driver: Driver, **values) -> None:
 
 
 def main(target: str, about: str,
-         measure: Callable[..., list[targets_report.Row]],
+         measure: Callable[..., list[results.Row]],
          arguments: list[str] | None = None) -> int:
     """Measure in a lab, write the report; the exit status.
 
@@ -119,10 +118,13 @@ def main(target: str, about: str,
         steps.Progress
     """
     given = parser(target, about).parse_args(arguments)
-    started, progress = time.monotonic(), steps.Progress()
+    typed = ' '.join(sys.argv[1:] if arguments is None else arguments)
+    found = results.Results(
+        f'make {target}' + (f' ARGS="{typed}"' if typed else ''))
+    progress = steps.Progress()
     try:
         with opened(given.lab, progress) as cloud:
-            rows = measure(cloud, given.quick, progress)
+            found.rows = measure(cloud, given.quick, progress)
     except (errors.LabError, GuestError, RuntimeError, OSError,
             *client.ERRORS) as error:
         print(f'{target}: {error}', file=sys.stderr)
@@ -130,4 +132,7 @@ def main(target: str, about: str,
     except KeyboardInterrupt:
         print(f'{target}: interrupted', file=sys.stderr)
         return 130
-    return 0 if targets_report.write(target, rows, started) else 1
+    path = settings.TOP / 'build' / target / 'report.json'
+    found.write(path)
+    print(f'\n{found.text()}\n\nIn {path}.')
+    return found.status()

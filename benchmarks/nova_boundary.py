@@ -17,11 +17,11 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import time
 
-from benchmarks import targets_report
+from testkit import results
 
 NAME = 'nova-boundary'
+TOP = Path(__file__).resolve().parents[1]
 _TESTS = './nova_dedup_migrate/tests/nova_functional'
 #: Seconds for one row.
 _ROW_S = 300
@@ -35,7 +35,7 @@ def stestr(verb: str, *options: str) -> list[str]:
 def expected(regex: str, env: dict[str, str]) -> int:
     """Return how many rows there are."""
     listed = subprocess.run(
-        stestr('list', regex), cwd=targets_report.TOP, env=env, check=True,
+        stestr('list', regex), cwd=TOP, env=env, check=True,
         stdout=subprocess.PIPE, text=True).stdout.split()
     return sum('test_boundary' in name for name in listed)
 
@@ -67,17 +67,14 @@ def text(rows: list[dict]) -> str:
     return '\n'.join(line.rstrip() for line in lines)
 
 
-def report_rows(rows: list[dict], count: int
-                ) -> list[targets_report.Row]:
-    """Return the rows of report.json."""
+def add_rows(made: results.Results, rows: list[dict], count: int) -> None:
+    """Add the rows of report.json."""
+    for row in rows:
+        made.add(row['name'], len(row['left']), 'differences left', '0',
+                 row['ok'])
     missing = count - len(rows)
-    made = [targets_report.Row(row['name'], len(row['left']),
-                               'differences left', '0', row['ok'])
-            for row in rows]
     if missing or not rows:
-        made.append(targets_report.Row('rows without a result', missing, '',
-                                       '0', False))
-    return made
+        made.add('rows without a result', missing, '', '0', False)
 
 
 def options(args: list[str] | None) -> argparse.Namespace:
@@ -94,8 +91,10 @@ def options(args: list[str] | None) -> argparse.Namespace:
 
 def main(args: list[str] | None = None) -> int:
     given = options(args)
-    started = time.monotonic()
-    directory = targets_report.TOP / 'build' / NAME
+    made = results.Results(' '.join(
+        ['make', NAME] + (['ARGS="%s"' % ' '.join(sys.argv[1:])]
+                          if sys.argv[1:] else [])))
+    directory = TOP / 'build' / NAME
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as recorded:
         env = {**os.environ, 'NOVA_BOUNDARY_RECORD': recorded,
@@ -107,16 +106,17 @@ def main(args: list[str] | None = None) -> int:
         with open(directory / 'tests.log', 'w') as log:
             status = subprocess.run(
                 stestr('run', '--concurrency', str(given.workers),
-                       given.rows), cwd=targets_report.TOP, env=env,
+                       given.rows), cwd=TOP, env=env,
                 check=False, stdout=log, stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL).returncode
         rows = read(Path(recorded))
-    print('\n' + text(rows))
-    reached = targets_report.write(NAME, report_rows(rows, count), started)
-    if status and reached:
+    add_rows(made, rows, count)
+    made.write(directory / 'report.json')
+    print('\n' + text(rows) + '\n\n' + made.text())
+    if status and not made.status():
         print(f'Tests failed, see {directory / "tests.log"}.',
               file=sys.stderr)
-    return 0 if reached and not status else 1
+    return made.status() or status
 
 
 if __name__ == '__main__':

@@ -26,13 +26,13 @@ import sys
 import time
 
 from benchmarks import lab_bench
-from benchmarks.targets_report import Row
 from guests.synthetic import console
 from lab import client
 from lab import errors
 from lab import guest
 from lab import instances
-from lab import table
+from testkit import table
+from testkit.results import Row
 
 TARGET = 'lab-off-cost'
 PAIRS, QUICK_PAIRS = 12, 3
@@ -165,7 +165,8 @@ def compare(name: str, plain: list[Migration],
             percent = round(100 * (statistics.median(others)
                                    / statistics.median(ones) - 1), 2)
         rows.append(Row(
-            f'{name}: {title}, more than LibvirtDriver', percent, '%',
+            f'{name}: {title}, more than LibvirtDriver',
+            'not known' if percent is None else percent, '%',
             f'at most {LIMIT:g}', percent is not None and percent <= LIMIT))
     return rows
 

@@ -5,6 +5,7 @@ import tempfile
 
 from benchmarks import nova_boundary
 from nova_dedup_migrate.tests import base
+from testkit import results
 
 _GOOD = {'name': 'b', 'said': 'ACTIVE at dest', 'left': [], 'ok': True}
 _BAD = {'name': 'a', 'said': 'ERROR at src',
@@ -13,6 +14,11 @@ _BAD = {'name': 'a', 'said': 'ERROR at src',
 
 
 class NovaBoundaryTest(base.TestCase):
+
+    def rows(self, rows, count):
+        made = results.Results('make nova-boundary')
+        nova_boundary.add_rows(made, rows, count)
+        return made.rows
 
     def test_read_sorts_by_name(self):
         with tempfile.TemporaryDirectory() as directory:
@@ -30,13 +36,13 @@ class NovaBoundaryTest(base.TestCase):
              for line in nova_boundary.text([_BAD, _GOOD]).splitlines()])
 
     def test_rows_of_the_report(self):
-        bad, good = nova_boundary.report_rows([_BAD, _GOOD], 2)
+        bad, good = self.rows([_BAD, _GOOD], 2)
         self.assertEqual((2, False), (bad.value, bad.ok))
         self.assertEqual((0, True), (good.value, good.ok))
 
     def test_a_row_without_a_result_is_not_ok(self):
-        rows = nova_boundary.report_rows([_GOOD], 3)
+        rows = self.rows([_GOOD], 3)
         self.assertEqual((2, False), (rows[-1].value, rows[-1].ok))
 
     def test_no_rows_are_not_ok(self):
-        self.assertFalse(nova_boundary.report_rows([], 0)[-1].ok)
+        self.assertFalse(self.rows([], 0)[-1].ok)

@@ -54,7 +54,7 @@ class TestCompare(testtools.TestCase):
         rows = off_cost.compare(
             'off', migrations(2.0), [off_cost.Migration(2.0, None, 2000000)])
         self.assertEqual([True, False, True], [row.ok for row in rows])
-        self.assertIsNone(rows[1].value)
+        self.assertEqual('not known', rows[1].value)
 
 
 class TestSpread(testtools.TestCase):
