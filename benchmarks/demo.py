@@ -69,9 +69,12 @@ def how_compiled(binaries: set[Path]) -> str:
             'The QEMUs were compiled from different sources or with '
             'different options, which may make a difference.'
         )
+    options = facts[0]['options']
+    level = '-O1' if '--extra-cflags=-O1' in options else '-O2'
     return (
         f'QEMU {facts[0]["version"]}: stock and patched were compiled here '
-        'from the same source, with the same compiler and the same options.'
+        'from the same source, with the same compiler and the same options, '
+        f'{level} among them.'
     )
 
 

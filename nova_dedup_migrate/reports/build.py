@@ -56,8 +56,8 @@ def of_operation(operation: operations.Operation) -> report.Report:
 
 
 def _continued(earlier: report.Report, operation: operations.Operation,
-               outcome: str, progress: report.Progress | None
-               ) -> report.Report:
+               outcome: str,
+               progress: report.Progress | None) -> report.Report:
     """Return the Report of an operation that an earlier process began."""
     return dataclasses.replace(
         earlier, outcome=outcome, progress=progress, phase=operation.phase,

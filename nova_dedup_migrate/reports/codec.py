@@ -90,11 +90,11 @@ def structure(value: typing.Any) -> report.Report:
 
 
 def structure_as(value: typing.Any, kind: type[_Kind], path: str) -> _Kind:
-    """Return an object of a dataclass of what JSON has.
+    """Return an object of a dataclass, of dicts, lists and values.
 
     :param kind: the dataclass
-    :param path: how the object is named in errors
-    :raises ValueError: with what is wrong
+    :param path: name of the object in errors
+    :raises ValueError: it is not one; the message has the reason
     """
     try:
         return _CONVERTER.structure(value, kind)

@@ -78,7 +78,8 @@ SMALL = Profile(
         '--with-devices-x86_64=nova-dedup-migrate',
         '--disable-install-blobs', '--disable-docs', '--enable-tools',
         '--disable-debug-info', '--enable-kvm', '--enable-tcg',
-        '--enable-zstd'),
+        # a quarter less to compute than with -O2, which it overrides
+        '--enable-zstd', '--extra-cflags=-O1'),
     devices=(
         'CONFIG_I440FX=y', 'CONFIG_SERIAL_ISA=y', 'CONFIG_IDE_PIIX=y',
         'CONFIG_VIRTIO_PCI=y', 'CONFIG_VIRTIO_BLK=y',

@@ -89,8 +89,19 @@ class TestTemplates(base.TestCase):
             conf = self.render(cloud, 'nova.conf', 'compute1', driver='d')
             self.assertEqual(
                 None if tracking else 'false',
-                conf['dedup_migrate'].get('track_io')
-                if 'dedup_migrate' in conf else None)
+                conf['dedup_migrate'].get('track_io'))
+
+    def test_the_driver_is_switched_off_if_a_bench_wants_it(self):
+        cloud = self.cloud('shared')
+        for values, enabled, at_once in (
+                ({}, None, None),
+                ({'enabled': False}, 'false', None),
+                ({'enabled': True, 'at_once': 20}, None, '20')):
+            conf = self.render(cloud, 'nova.conf', 'compute1', driver='d',
+                               **values)
+            self.assertEqual(enabled, conf['dedup_migrate'].get('enabled'))
+            self.assertEqual(at_once, conf['DEFAULT'].get(
+                'max_concurrent_live_migrations'))
 
     def test_ephemeral_disks_of_the_lab_are_filled(self):
         cloud = self.cloud('local')

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The documentation of the commands and reports against the code."""
 
+import ast
 import contextlib
 import dataclasses
 import io
@@ -137,3 +138,29 @@ class FieldsTest(base.TestCase):
         for name in ('transport', 'seconds', 'notes', 'requests'):
             self.assertIn('``%s``' % name, page)
             self.assertTrue(hasattr(answer.Answer('taken'), name))
+
+
+class ReasonsTest(base.TestCase):
+    """The reasons in the troubleshooting page are those of the code."""
+
+    SOURCES = ('planner/choose.py', 'rpc/api.py', 'agent/emulator.py',
+               'tasks/plan.py', 'tasks/arm.py')
+
+    def test_fallback(self):
+        texts = [node.value for source in self.SOURCES
+                 for node in ast.walk(ast.parse(
+                     (documentation.ROOT / 'nova_dedup_migrate' / source
+                      ).read_text()))
+                 if isinstance(node, ast.Constant)
+                 and isinstance(node.value, str)]
+        page = (documentation.ROOT / 'doc/source/admin/troubleshooting.rst'
+                ).read_text()
+        section = page.split('Nothing was left out\n')[1].split(
+            'The saving is small\n')[0]
+        terms = [term for line in re.findall(r'(?m)^ *(``.*``)$', section)
+                 for term in re.findall(r'``(.+?)``', line)]
+        self.assertGreater(len(terms), 10)
+        for term in terms:
+            for part in re.split(r'\.\.\.|\b[NX]\b', term):
+                self.assertTrue(any(part.strip() in text for text in texts),
+                                term)
