@@ -74,6 +74,8 @@ class Boundary(world.World):
             left = ['%s: %s' % (type(error).__name__, error)]
             raise
         finally:
+            # Services that are stopped next wait for their threads.
+            self.faults.end()
             record({'name': name, 'injected': injected, 'said': said,
                     'left': left, 'ignored': self.ignored, 'ok': not left,
                     'seconds': round(time.time() - began, 1)})
