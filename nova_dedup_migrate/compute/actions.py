@@ -183,12 +183,15 @@ class Actions:
                       'uuid': operation.instance_uuid, 'error': error})
 
     def _undo(self, operation: operations.Operation) -> None:
-        if not operation.durable.undo:
+        if not undo.is_needed(operation):
             return
         try:
             guest = self._open_guest(
                 self._manager.named(operation.instance_uuid))
         except LookupError:
+            return
+        except Exception as error:
+            operation.warn("undoing what QEMU was told", error)
             return
         try:
             undo.undo(operation, guest)

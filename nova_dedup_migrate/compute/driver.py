@@ -102,10 +102,11 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
 
         Nova would set ERROR on an instance that has arrived and runs.
         """
+        settle = super().post_live_migration_at_destination
         if self.dedup.enabled:
-            self.dedup.await_libvirt(instance)
-        return super().post_live_migration_at_destination(
-            context, instance, *args, **kwargs)
+            return self.dedup.with_libvirt(
+                instance, settle, context, instance, *args, **kwargs)
+        return settle(context, instance, *args, **kwargs)
 
     # The source
 

@@ -174,7 +174,9 @@ class ManagerPort:
             a step fails
         :raises: what Nova's step does
         """
-        context, instance, data, bdms = self._given(operation)
+        # A volume whose attachment is gone was disconnected before that.
+        context, instance, data, bdms = self._given(operation,
+                                                    detached=True)
         method = (self._manager._post_live_migration_update_host if last
                   else self._manager._post_live_migration)
         method(context, instance, operation.destination,
@@ -189,9 +191,17 @@ class ManagerPort:
         :raises: what Nova's step does
         """
         context, instance, data, bdms = self._given(operation)
-        self._manager._rollback_live_migration(
-            context, instance, operation.destination, data, status, bdms,
+        roll_back = functools.partial(
+            self._manager._rollback_live_migration, context, instance,
+            operation.destination, data, status, bdms,
             pre_live_migration=data.migration.status in _UNPREPARED)
+        try:
+            roll_back()
+        except exception.CPUUnpinningInvalid:
+            # An earlier attempt has dropped the claim of the destination,
+            # and its answer was lost.  All other steps can be repeated.
+            data.src_supports_numa_live_migration = False
+            roll_back()
 
     def has_moved(self, operation: operations.Operation) -> bool:
         """Whether the instance is the destination's."""
@@ -230,14 +240,10 @@ class ManagerPort:
 
     def forget(self, operation: operations.Operation) -> None:
         """Remove what the migration of a deleted instance still holds."""
-        migration, _newest = self.migration(operation.migration_uuid,
-                                            operation.instance_uuid)
-        if migration is not None and migration.status in OPEN:
-            migration.status = 'error'
-            migration.save()
-            self._manager._delete_allocation_after_move(
-                self.context(), self.named(operation.instance_uuid),
-                migration)
+        # Nova has deleted the migration with its instance.
+        self._manager.reportclient.delete_allocation_for_instance(
+            self.context(), operation.migration_uuid,
+            consumer_type='migration', force=True)
 
     def fail(self, operation: operations.Operation, reason: str,
              known: bool) -> None:
@@ -293,13 +299,16 @@ class ManagerPort:
                       '%(failure)s', {'uuid': operation.instance_uuid,
                                       'failure': failure})
 
-    def _given(self, operation: operations.Operation) -> tuple[
+    def _given(self, operation: operations.Operation,
+               detached: bool = False) -> tuple[
             nova_context.RequestContext, objects.Instance,
             objects.LibvirtLiveMigrateData,
             objects.BlockDeviceMappingList]:
         """Return what Nova's last steps take.
 
         The block devices are those that were connected to the source.
+
+        :param detached: leave out volumes without an attachment there
         """
         context = self.context()
         instance = self.instance(operation.instance_uuid)
@@ -313,15 +322,33 @@ class ManagerPort:
         bdms = objects.BlockDeviceMappingList.get_by_instance_uuid(
             context, instance.uuid)
         volumes = migrate_data.volumes(operation.durable.data)
+        connected = []
         for bdm in bdms:
-            attachment = bdm.is_volume and volumes.get(bdm.volume_id)
-            if not attachment:
+            try:
+                self._connect(context, bdm, volumes)
+            except exception.VolumeAttachmentNotFound:
+                if not detached:
+                    raise
                 continue
-            if attachment != bdm.attachment_id:
-                info = self._manager.volume_api.attachment_get(
-                    context, attachment)['connection_info']
-                info.setdefault('serial', bdm.volume_id)
-                bdm.attachment_id = attachment
-                # Only Nova's rollback saves it.
-                bdm.connection_info = jsonutils.dumps(info)
-        return context, instance, data, bdms
+            connected.append(bdm)
+        return context, instance, data, objects.BlockDeviceMappingList(
+            context, objects=connected)
+
+    def _connect(self, context: nova_context.RequestContext,
+                 bdm: objects.BlockDeviceMapping,
+                 volumes: dict[str, str]) -> None:
+        """Give a block device the attachment of the source again.
+
+        Only Nova's rollback saves it.
+
+        :param volumes: {volume: its attachment of the source}
+        :raises VolumeAttachmentNotFound: Cinder has none
+        """
+        attachment = bdm.is_volume and volumes.get(bdm.volume_id)
+        if not attachment or attachment == bdm.attachment_id:
+            return
+        info = self._manager.volume_api.attachment_get(
+            context, attachment)['connection_info']
+        info.setdefault('serial', bdm.volume_id)
+        bdm.attachment_id = attachment
+        bdm.connection_info = jsonutils.dumps(info)

@@ -13,6 +13,7 @@ import contextlib
 import functools
 import typing
 
+import libvirt
 from nova import context as nova_context
 from nova import exception
 from nova import objects
@@ -20,6 +21,7 @@ from nova.compute import task_states
 import nova.conf
 from nova.virt import event as virtevent
 from oslo_log import log as logging
+import oslo_messaging
 
 from nova_dedup_migrate.compute import actions
 from nova_dedup_migrate.compute import destination
@@ -51,6 +53,8 @@ LOG = logging.getLogger(__name__)
 #: After these a guest runs that may not have run before.
 _STARTS = (virtevent.EVENT_LIFECYCLE_STARTED,
            virtevent.EVENT_LIFECYCLE_RESUMED)
+#: Times that a step is tried which a libvirtd that ends makes fail.
+_LIBVIRT_ATTEMPTS = 3
 #: Seconds that a new request waits for recovery to settle an earlier one.
 _SETTLE_S = 300.0
 
@@ -373,6 +377,27 @@ class LiveMigrations:
         :raises MigrationError:
         """
         destination.require_wanted(context, instance, self._manager.host)
+
+    def with_libvirt(self, instance: objects.Instance,
+                     method: Callable[..., typing.Any], *args: typing.Any,
+                     **kwargs: typing.Any) -> typing.Any:
+        """Return what a method of Nova's does, repeated if libvirtd ends.
+
+        A message bus that does not answer is treated alike.
+
+        :raises: what it raises the third time, or without libvirt's doing
+        """
+        for _ in range(_LIBVIRT_ATTEMPTS - 1):
+            self.await_libvirt(instance)
+            try:
+                return method(*args, **kwargs)
+            except (libvirt.libvirtError, exception.HypervisorUnavailable,
+                    oslo_messaging.MessagingException) as error:
+                LOG.warning('A step failed after the instance has arrived: '
+                            '%s. It is repeated.', error,
+                            instance=instance)
+        self.await_libvirt(instance)
+        return method(*args, **kwargs)
 
     def await_libvirt(self, instance: objects.Instance) -> None:
         """Wait for a libvirtd that has just ended."""

@@ -32,6 +32,7 @@ REQUEST_S = 120.0
 #: Types of JobInfo of a guest that is not migrated any more.
 _NO_JOB = (libvirt.VIR_DOMAIN_JOB_NONE, libvirt.VIR_DOMAIN_JOB_COMPLETED,
            libvirt.VIR_DOMAIN_JOB_FAILED, libvirt.VIR_DOMAIN_JOB_CANCELLED)
+_DELETING = (task_states.DELETING, task_states.SOFT_DELETING)
 _PAUSED = libvirt.VIR_DOMAIN_PAUSED
 _STATES = {
     (_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY): rules.POSTCOPY,
@@ -118,6 +119,7 @@ class Observer:
         return dataclasses.replace(
             at, instance=where, host=instance.host or '', status=status,
             migrating=instance.task_state == task_states.MIGRATING,
+            deleting=instance.task_state in _DELETING,
             superseded=newest is not None and newest != durable.id,
             patience=patience)
 

@@ -72,6 +72,7 @@ class Observation:
     :ivar instance: GONE, AT_SOURCE, AT_DESTINATION or ELSEWHERE
     :ivar host: that the instance is on
     :ivar migrating: whether its task state is MIGRATING
+    :ivar deleting: whether Nova is deleting it
     :ivar status: of Nova's migration
     :ivar superseded: whether the instance has a newer migration
     :ivar quiet: seconds without a change of phase and status
@@ -88,6 +89,7 @@ class Observation:
     instance: str = AT_SOURCE
     host: str = ''
     migrating: bool = True
+    deleting: bool = False
     status: str = 'running'
     superseded: bool = False
     quiet: float = 0.0
@@ -129,6 +131,8 @@ RULES = (
          'a thread of this nova-compute runs it'),
     Rule('deleted', lambda at: at.instance == GONE, FORGET,
          'the instance was deleted'),
+    Rule('being deleted', lambda at: at.deleting, WAIT,
+         'Nova is deleting the instance'),
     Rule('superseded', lambda at: at.superseded, FORGET,
          'the instance has a newer migration'),
     Rule('elsewhere', lambda at: at.instance == ELSEWHERE, HANDS_OFF,

@@ -32,6 +32,11 @@ _HANDLERS: dict[str, Callable[[hypervisor.Guest], None]] = {
 }
 
 
+def is_needed(operation: operations.Operation) -> bool:
+    """Whether the undo log has something of the guest's QEMU."""
+    return any(entry in _HANDLERS for entry in operation.durable.undo)
+
+
 def undo(operation: operations.Operation, guest: hypervisor.Guest) -> None:
     """Undo what the log has of the guest's QEMU, the newest entry first.
 

@@ -10,6 +10,7 @@ from nova.virt.libvirt import host as libvirt_host
 from nova_dedup_migrate.compute import actions
 from nova_dedup_migrate.compute import guests
 from nova_dedup_migrate.compute import manager
+from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.recovery import rules
 from nova_dedup_migrate.rpc import api
@@ -149,9 +150,17 @@ class ActionsTest(base.TestCase):
         self.open_guest.side_effect = LookupError
         self.assertTrue(self.act(rules.ROLL_BACK, here=rules.SHUT_OFF))
 
+    def test_roll_back_a_guest_whose_monitor_does_not_answer(self):
+        self.operation.durable.undo.append(operations.UNDO_ARM)
+        self.open_guest.side_effect = hypervisor_errors.QmpTimeout(
+            command='qmp_capabilities', seconds=5)
+        self.assertTrue(self.act(rules.ROLL_BACK, here=rules.PRESENT))
+        self.assertEqual(1, len(self.operation.warnings))
+
     def test_a_guest_that_nova_has_paused_is_resumed(self):
         """Nova keeps in its thread alone that it must be."""
         self.operation.durable.undo.append(operations.UNDO_PAUSE)
+        self.open_guest.side_effect = AssertionError
         self.guest.get_power_state.return_value = power_state.PAUSED
         self.act(rules.ROLL_BACK, here=rules.PRESENT)
         self.guest.resume.assert_called_once_with()

@@ -22,14 +22,21 @@ class ArrivedTest(test_driver.DriverCase):
     def test_libvirt_is_waited_for(self):
         theirs = self.nova('post_live_migration_at_destination',
                            return_value='done')
-        wait = self.driver.dedup.await_libvirt
-        wait.side_effect = lambda instance: theirs.assert_not_called()
+        self.driver.dedup.with_libvirt.side_effect = (
+            lambda instance, method, *args: method(*args))
         self.assertEqual(
             'done', self.driver.post_live_migration_at_destination(
                 'context', self.instance, 'network', True, 'devices'))
-        wait.assert_called_once_with(self.instance)
         theirs.assert_called_once_with(self.driver, 'context', self.instance,
                                        'network', True, 'devices')
+
+    def test_off(self):
+        theirs = self.nova('post_live_migration_at_destination')
+        self.driver.dedup.enabled = False
+        self.driver.post_live_migration_at_destination(
+            'context', self.instance, 'network', True, 'devices')
+        theirs.assert_called_once()
+        self.driver.dedup.with_libvirt.assert_not_called()
 
 
 class PreparingTest(test_driver.DriverCase):

@@ -150,7 +150,7 @@ class FactsCollectorTest(base.TestCase):
         self.assertEqual(2e7, found.link.measured)
         context, host, request = self.agents.survey.call_args.args
         self.assertEqual(
-            ('context', 'here', self.instance.uuid, 'there', 60.0),
+            ('context', 'here', self.instance.uuid, 'there', 300.0),
             (context, host, request.instance_uuid, request.destination,
              request.max_age))
         for method in (self.guest.dirty_rate, self.guest.memory_in_use,

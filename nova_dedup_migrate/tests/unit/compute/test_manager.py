@@ -9,6 +9,7 @@ from nova.compute import task_states
 from nova.compute import utils as compute_utils
 from nova.compute import vm_states
 from nova.network import neutron
+from nova.scheduler.client import report
 from nova.virt.libvirt import driver as libvirt_driver
 from nova.volume import cinder
 
@@ -33,6 +34,8 @@ class ManagerPortCase(base.TestCase):
                                                     instance=True)
         self.nova.network_api = mock.create_autospec(neutron.API,
                                                      instance=True)
+        self.nova.reportclient = mock.create_autospec(
+            report.SchedulerReportClient, instance=True)
         driver = mock.Mock(spec=libvirt_driver.LibvirtDriver)
         driver.virtapi = mock.Mock(_compute=self.nova)
         self.port = manager.ManagerPort(driver)
@@ -77,7 +80,9 @@ class SettlingTest(ManagerPortCase):
         self.attached()
         self.port.finish(self.operation)
         self.nova._post_live_migration.assert_called_once_with(
-            mock.ANY, self.instance, 'there', True, mock.ANY, [self.bdm])
+            mock.ANY, self.instance, 'there', True, mock.ANY, mock.ANY)
+        self.assertEqual([self.bdm], list(
+            self.nova._post_live_migration.call_args.args[5]))
         data = self.nova._post_live_migration.call_args.args[4]
         self.assertIs(self.migration, data.migration)
 
@@ -95,6 +100,40 @@ class SettlingTest(ManagerPortCase):
         self.port.finish(self.operation)
         self.nova.volume_api.attachment_get.assert_not_called()
 
+    def gone(self):
+        self.nova.volume_api.attachment_get.side_effect = (
+            exception.VolumeAttachmentNotFound(attachment_id='old'))
+
+    def test_finish_volumes_whose_attachment_an_attempt_has_deleted(self):
+        self.gone()
+        self.port.finish(self.operation)
+        self.nova._post_live_migration.assert_called_once_with(
+            mock.ANY, self.instance, 'there', True, mock.ANY, mock.ANY)
+        bdms = self.nova._post_live_migration.call_args.args[5]
+        self.assertEqual([], list(bdms))
+
+    def test_roll_back_needs_all_volumes(self):
+        self.gone()
+        self.assertRaises(exception.VolumeAttachmentNotFound,
+                          self.port.roll_back, self.operation, 'failed')
+        self.nova._rollback_live_migration.assert_not_called()
+
+    def test_roll_back_after_the_claim_was_dropped(self):
+        """The answer of an earlier attempt was lost."""
+        self.attached()
+        seen = []
+
+        def roll_back(context, instance, dest, data, *args, **kwargs):
+            seen.append('src_supports_numa_live_migration' in data
+                        and data.src_supports_numa_live_migration)
+            if len(seen) == 1:
+                raise exception.CPUUnpinningInvalid(requested=[], available=[])
+
+        self.nova._rollback_live_migration.side_effect = roll_back
+        self.port.roll_back(self.operation, 'failed')
+        self.assertEqual(2, len(seen))
+        self.assertFalse(seen[1])
+
     def test_finish_for_the_last_time(self):
         self.attached()
         self.port.finish(self.operation, last=True)
@@ -106,7 +145,9 @@ class SettlingTest(ManagerPortCase):
         self.port.roll_back(self.operation, 'failed')
         self.nova._rollback_live_migration.assert_called_once_with(
             mock.ANY, self.instance, 'there', mock.ANY, 'failed',
-            [self.bdm], pre_live_migration=False)
+            mock.ANY, pre_live_migration=False)
+        self.assertEqual([self.bdm], list(
+            self.nova._rollback_live_migration.call_args.args[5]))
 
     def test_roll_back_before_anything_was_prepared(self):
         self.attached()
@@ -153,9 +194,12 @@ class SettlingTest(ManagerPortCase):
         self.nova._delete_allocation_after_move.assert_not_called()
 
     def test_forget(self):
+        """Nova has deleted the migration with its instance."""
+        self.migrations.return_value = []
         self.port.forget(self.operation)
-        self.assertEqual('error', self.migration.status)
-        self.nova._delete_allocation_after_move.assert_called_once()
+        delete = self.nova.reportclient.delete_allocation_for_instance
+        delete.assert_called_once_with(
+            mock.ANY, fakes.MIGRATION, consumer_type='migration', force=True)
 
     def test_fail(self):
         fault = self.patch(compute_utils, 'add_instance_fault_from_exc')

@@ -2,6 +2,7 @@
 import datetime
 from unittest import mock
 
+import libvirt
 from nova import exception
 from nova import objects
 from nova.compute import task_states
@@ -14,6 +15,7 @@ from nova_dedup_migrate.compute import facts_collector
 from nova_dedup_migrate.compute import guests
 from nova_dedup_migrate.compute import manager
 from nova_dedup_migrate.compute import migrations
+from nova_dedup_migrate.compute import waiting
 from nova_dedup_migrate.flows import live_migration
 from nova_dedup_migrate.hypervisor import tracking
 from nova_dedup_migrate.operations import operation as operations
@@ -350,6 +352,37 @@ class MigrateTest(MigrationsCase):
         self.migrate()
         self.operate.assert_called_once_with()
         self.run.assert_not_called()
+
+
+class LibvirtTest(MigrationsCase):
+
+    def setUp(self):
+        super().setUp()
+        self.method = mock.Mock(spec=[], return_value='done')
+        self.wait = self.replace(waiting, 'await_libvirt')
+
+    def call(self):
+        return self.migrations.with_libvirt(self.instance, self.method, 'a',
+                                            b='c')
+
+    def test_libvirtd_ends_in_the_middle(self):
+        self.method.side_effect = [
+            fakes.libvirt_error(libvirt.VIR_ERR_RPC),
+            exception.HypervisorUnavailable(), mock.DEFAULT]
+        self.assertEqual('done', self.call())
+        self.method.assert_called_with('a', b='c')
+        self.assertEqual((3, 3), (self.method.call_count,
+                                  self.wait.call_count))
+
+    def test_not_for_ever(self):
+        self.method.side_effect = exception.HypervisorUnavailable()
+        self.assertRaises(exception.HypervisorUnavailable, self.call)
+        self.assertEqual(3, self.method.call_count)
+
+    def test_other_errors_pass(self):
+        self.method.side_effect = exception.MigrationError(reason='x')
+        self.assertRaises(exception.MigrationError, self.call)
+        self.method.assert_called_once()
 
 
 class SaveTest(MigrationsCase):

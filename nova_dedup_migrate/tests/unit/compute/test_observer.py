@@ -118,6 +118,11 @@ class ObserverTest(base.TestCase):
         self.assertFalse(at.migrating)
         self.get_guest.assert_not_called()
 
+    def test_nova_deletes_it(self):
+        self.assertFalse(self.observe().deleting)
+        self.instance.task_state = 'deleting'
+        self.assertTrue(self.observe().deleting)
+
     def test_a_newer_migration(self):
         self.newest = fakes.UUID
         self.assertTrue(self.observe().superseded)

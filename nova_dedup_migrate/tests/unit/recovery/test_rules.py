@@ -30,6 +30,9 @@ CASES = {
               {'owner': 'x', 'instance': rules.GONE}],
     'deleted': [{'instance': rules.GONE},
                 {'instance': rules.GONE, 'superseded': True}],
+    'being deleted': [{'deleting': True, 'migrating': False},
+                      {'deleting': True, 'migrating': False,
+                       'instance': rules.ELSEWHERE, 'superseded': True}],
     'superseded': [{'superseded': True},
                    {'superseded': True, 'instance': rules.ELSEWHERE},
                    {'superseded': True, 'here': rules.MIGRATING}],
@@ -99,7 +102,8 @@ CASES = {
                  'phase': operations.STUCK}],
 }
 EXPECTED = {
-    'owned': 'leave', 'deleted': 'forget', 'superseded': 'forget',
+    'owned': 'leave', 'deleted': 'forget', 'being deleted': 'wait',
+    'superseded': 'forget',
     'elsewhere': 'hands off', 'cannot be closed': 'hands off',
     'arrived': 'close', 'not begun': 'forget', 'rolled back': 'close',
     'changed': 'hands off', 'failed too often': 'fail',
@@ -203,6 +207,12 @@ class InvariantTest(base.TestCase):
                     broken.setdefault(name, (action, at))
         self.assertEqual({}, broken)
         self.assertEqual(6 * 4 * 2 * 2 * 2 * 8 * 6 * 2 * 2, count)
+
+    def test_nothing_is_done_while_nova_deletes_it(self):
+        for at in observations():
+            at = dataclasses.replace(at, deleting=True)
+            self.assertIn(rules.decide(at).action,
+                          (rules.WAIT, rules.FORGET))
 
     def test_each_forbids_something(self):
         some = list(itertools.islice(observations(), 0, None, 7))
