@@ -75,7 +75,7 @@ class Case:
         soon, 0 to 1
     :ivar downtime: ((since, limit), ...) in seconds, ascending
     :ivar extra_downtime: seconds by which the limits of downtime may be
-        exceeded when rounds lead no further
+        exceeded when rounds no longer leave less
     :ivar max_downtime: seconds, the most that this may lead to
     :ivar left: of the downtime limit's worth of memory, what is left
         when QEMU looks and decides to stop the guest

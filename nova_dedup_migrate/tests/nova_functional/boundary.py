@@ -2,7 +2,7 @@
 """Rows of the boundary between Nova and us: what a step that fails leaves.
 
 A row makes one step of Nova's fail while a migration is finished or rolled
-back, waits until nobody is at it any more, and compares all that there is
+back, waits until no thread runs it any more, and compares all that there is
 with a migration in which nothing failed.  Then the instance migrates once
 more, which has to go well and to leave nothing either.
 

@@ -101,8 +101,8 @@ class PostCopyTest(BoundaryCase):
 class ChangedTest(BoundaryCase):
     """The instance is changed while recovery waits: it keeps its hands off.
 
-    nova-compute of the source dies, the guest leaves, and nobody says
-    whether it has arrived.
+    nova-compute of the source dies, the guest leaves, and the destination
+    does not answer whether it has arrived.
     """
 
     def names(self):

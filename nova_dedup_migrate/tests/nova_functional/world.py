@@ -300,7 +300,7 @@ class World(adopt.WithOurDriver, libvirt_base.ServersTestBase):
         return result
 
     def settled(self, server):
-        """Wait until nobody is at a server's migration any more.
+        """Wait until no thread runs a server's migration any more.
 
         :returns: whether that is so
         """

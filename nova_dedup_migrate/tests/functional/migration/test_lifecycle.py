@@ -82,7 +82,7 @@ class LifecycleTest(case.MigrationCase):
         self.retry(one)
 
     def test_not_armed_again(self):
-        """Arming holds for one migration, whatever became of it."""
+        """Arming holds for one migration, however it ends."""
         one = self.begun()
         self.cancel(one)
         one.new_destination()
