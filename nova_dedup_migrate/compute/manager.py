@@ -33,8 +33,9 @@ _ATTRIBUTES = ['info_cache', 'metadata', 'system_metadata', 'numa_topology',
                'resources']
 #: Statuses of a migration that Nova has not finished with.
 OPEN = ('accepted', 'queued', 'preparing', 'running', 'running (post-copy)')
-#: Those before the destination has prepared anything.
-_UNPREPARED = ('accepted', 'queued')
+#: Those before the destination has prepared anything.  A migration that is
+#: cancelled while the instance migrates was cancelled in Nova's queue.
+_UNPREPARED = ('accepted', 'queued', 'cancelled')
 
 
 class ManagerPort:
@@ -191,6 +192,8 @@ class ManagerPort:
         :raises: what Nova's step does
         """
         context, instance, data, bdms = self._given(operation)
+        if data.migration.status == 'cancelled':
+            status = data.migration.status
         roll_back = functools.partial(
             self._manager._rollback_live_migration, context, instance,
             operation.destination, data, status, bdms,

@@ -13,6 +13,7 @@ import typing
 import libvirt
 from nova import exception
 from nova.compute import task_states
+from nova.compute import vm_states
 from oslo_log import log as logging
 
 from nova_dedup_migrate.compute import manager as compute_manager
@@ -119,7 +120,9 @@ class Observer:
         return dataclasses.replace(
             at, instance=where, host=instance.host or '', status=status,
             migrating=instance.task_state == task_states.MIGRATING,
-            deleting=instance.task_state in _DELETING,
+            # Nova clears the task state a moment before it is gone.
+            deleting=(instance.task_state in _DELETING
+                      or instance.vm_state == vm_states.DELETED),
             superseded=newest is not None and newest != durable.id,
             patience=patience)
 

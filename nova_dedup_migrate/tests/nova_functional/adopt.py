@@ -48,6 +48,10 @@ class WithOurDriver:
         # must not keep these out, or all wait for ever.
         self.useFixture(fixtures.MonkeyPatch(
             'fasteners.ReaderWriterLock.has_pending_writers', False))
+        # Which Nova's own driver does not call.
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova.tests.fixtures.libvirt.Domain.state',
+            lambda domain, flags=0: [domain._state, 0]))
         super().setUp()
 
     def flags(self, **kwargs):

@@ -151,12 +151,15 @@ class SettlingTest(ManagerPortCase):
 
     def test_roll_back_before_anything_was_prepared(self):
         self.attached()
-        for status, before in (('accepted', True), ('queued', True),
-                               ('preparing', False), ('error', False)):
+        for status, before, then in (
+                ('accepted', True, 'failed'), ('queued', True, 'failed'),
+                ('cancelled', True, 'cancelled'),
+                ('preparing', False, 'failed'), ('error', False, 'failed')):
             self.migration.status = status
             self.port.roll_back(self.operation, 'failed')
-            self.assertIs(before, self.nova._rollback_live_migration
-                          .call_args.kwargs['pre_live_migration'])
+            call = self.nova._rollback_live_migration.call_args
+            self.assertIs(before, call.kwargs['pre_live_migration'])
+            self.assertEqual(then, call.args[4])
 
     def test_deleted_meanwhile(self):
         self.patch(manager.ManagerPort, 'instance', return_value=None)

@@ -33,7 +33,8 @@ class ObserverTest(base.TestCase):
         super().setUp()
         self.operation = fakes.operation(phase=operations.RUNNING)
         self.instance = objects.Instance(uuid=fakes.UUID, host='here',
-                                         task_state='migrating')
+                                         task_state='migrating',
+                                         vm_state='active')
         self.migration = objects.Migration(
             uuid=fakes.MIGRATION, status='running', dest_compute='there')
         self.manager = mock.create_autospec(manager.ManagerPort,
@@ -121,6 +122,9 @@ class ObserverTest(base.TestCase):
     def test_nova_deletes_it(self):
         self.assertFalse(self.observe().deleting)
         self.instance.task_state = 'deleting'
+        self.assertTrue(self.observe().deleting)
+        self.instance.task_state = None
+        self.instance.vm_state = 'deleted'
         self.assertTrue(self.observe().deleting)
 
     def test_a_newer_migration(self):
