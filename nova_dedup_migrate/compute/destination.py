@@ -65,8 +65,11 @@ def require_no_guest(host: typing.Any, instance: objects.Instance) -> None:
         guest = host.get_guest(instance)
     except exception.InstanceNotFound:
         return
-    # A guest that is still arriving is paused.
-    if guest._domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING:
+    # A guest that is still arriving is paused.  Of one that runs, a libvirtd
+    # that was started again does not know why; Nova decides then.
+    state, reason = guest._domain.state()
+    if (state == libvirt.VIR_DOMAIN_RUNNING
+            and reason != libvirt.VIR_DOMAIN_RUNNING_UNKNOWN):
         raise exception.MigrationError(
             reason='the guest of instance %s runs on this host; its live '
                    'migration is not rolled back here' % instance.uuid)

@@ -124,11 +124,15 @@ class PreparingTest(test_driver.DriverCase):
         self.roll_back.assert_not_called()
 
     def test_a_guest_that_has_not_arrived(self):
-        self.arrived(libvirt.VIR_DOMAIN_PAUSED,
-                     libvirt.VIR_DOMAIN_PAUSED_MIGRATION)
-        self.driver.rollback_live_migration_at_destination(
-            'context', self.instance, 'network', 'devices')
-        self.roll_back.assert_called_once()
+        for count, state in enumerate((
+                (libvirt.VIR_DOMAIN_PAUSED,
+                 libvirt.VIR_DOMAIN_PAUSED_MIGRATION),
+                (libvirt.VIR_DOMAIN_RUNNING,
+                 libvirt.VIR_DOMAIN_RUNNING_UNKNOWN))):
+            self.arrived(*state)
+            self.driver.rollback_live_migration_at_destination(
+                'context', self.instance, 'network', 'devices')
+            self.assertEqual(count + 1, self.roll_back.call_count)
 
 
 class WantedTest(base.TestCase):
