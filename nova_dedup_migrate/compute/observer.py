@@ -33,6 +33,8 @@ REQUEST_S = 120.0
 #: Types of JobInfo of a guest that is not migrated any more.
 _NO_JOB = (libvirt.VIR_DOMAIN_JOB_NONE, libvirt.VIR_DOMAIN_JOB_COMPLETED,
            libvirt.VIR_DOMAIN_JOB_FAILED, libvirt.VIR_DOMAIN_JOB_CANCELLED)
+#: Phases in which libvirt was not called to migrate.
+_NOT_CALLED = (operations.REQUESTED, operations.PREPARING)
 _DELETING = (task_states.DELETING, task_states.SOFT_DELETING)
 _PAUSED = libvirt.VIR_DOMAIN_PAUSED
 _STATES = {
@@ -97,6 +99,8 @@ class Observer:
         at = dataclasses.replace(at, here=here, reason=reason)
         if here in (rules.UNKNOWN, rules.MIGRATING):
             return at
+        if here == rules.PRESENT and durable.phase in _NOT_CALLED:
+            return dataclasses.replace(at, there=rules.NONE)
         there, reason = self._there(durable, at.status)
         return dataclasses.replace(at, there=there,
                                    reason=reason or at.reason)

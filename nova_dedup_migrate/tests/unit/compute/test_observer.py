@@ -102,13 +102,15 @@ class ObserverTest(base.TestCase):
         self.assertEqual(rules.GONE, self.observe().instance)
 
     def test_a_destination_that_nova_chose_later(self):
-        self.operation = fakes.operation(destination='')
+        self.operation = fakes.operation(destination='',
+                                         phase=operations.RUNNING)
         self.observe()
         self.assertEqual('there', self.operation.destination)
         self.agents.guest_state.assert_called_once()
 
     def test_no_destination_yet(self):
-        self.operation = fakes.operation(destination='')
+        self.operation = fakes.operation(destination='',
+                                         phase=operations.RUNNING)
         self.migration.dest_compute = None
         self.assertEqual(rules.NONE, self.observe().there)
         self.agents.guest_state.assert_not_called()
@@ -181,6 +183,17 @@ class ObserverTest(base.TestCase):
             at = self.observe()
             self.assertEqual(rules.UNKNOWN, at.here)
             self.assertIn('libvirt on the source', at.reason)
+
+    def test_libvirt_was_not_called(self):
+        """The destination cannot have the guest and is not called."""
+        for phase in (operations.REQUESTED, operations.PREPARING):
+            self.operation = fakes.operation(phase=phase)
+            self.assertEqual(rules.NONE, self.observe().there)
+        self.agents.guest_state.assert_not_called()
+        self.get_guest.side_effect = exception.InstanceNotFound(
+            instance_id=fakes.UUID)
+        self.observe()
+        self.agents.guest_state.assert_called_once()
 
     def test_the_guest_there(self):
         away = errors.AgentUnavailable('there', 'no answer')
