@@ -8,6 +8,7 @@ DEDUP_TEST_SUITES=whole runs all of a suite of which some tests are chosen.
 
 import importlib
 import inspect
+import logging
 import os
 import sys
 import sysconfig
@@ -30,6 +31,21 @@ _WHOLE = os.environ.get('DEDUP_TEST_SUITES') == 'whole'
 STOCK = os.environ.get('DEDUP_TEST_DRIVER') == 'stock'
 
 
+def _silence():
+    """Remove what writes logs to the terminal.
+
+    Services add it.  A thread that outlives its test would write into the
+    middle of the results, which go the same way.
+    """
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        if isinstance(handler, logging.StreamHandler):
+            root.removeHandler(handler)
+    if not root.handlers:
+        # or Python writes to the terminal itself
+        root.addHandler(logging.NullHandler())
+
+
 class WithOurDriver:
     """In front of one of Nova's test classes: the driver is ours.
 
@@ -37,6 +53,10 @@ class WithOurDriver:
     """
 
     def setUp(self):
+        # Nova's fixture puts back what it finds; and the last of all
+        # cleanups.
+        _silence()
+        self.addCleanup(_silence)
         # Nova's tests expect a source tree around the package nova.
         self.flags(group='wsgi', api_paste_config=os.path.join(
             sysconfig.get_path('data'), 'etc/nova/api-paste.ini'))
