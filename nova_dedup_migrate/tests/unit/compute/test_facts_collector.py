@@ -23,9 +23,7 @@ from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects as rpc_objects
 from nova_dedup_migrate.tests import base
-from nova_dedup_migrate.tests.unit.identity import (
-    test_domain_disks as test_disks,
-)
+from nova_dedup_migrate.tests.unit.identity import test_domain_disks
 from nova_dedup_migrate.tests.unit.tasks import fakes
 
 VOLUME = '7ba3cb1f-b4f3-4af3-b3b3-4f3f4f3f4f3f'
@@ -81,7 +79,7 @@ class FactsCollectorTest(base.TestCase):
                                           instance=True)
         domain = self.guest.domain.return_value = mock.create_autospec(
             libvirt.virDomain, instance=True)
-        domain.XMLDesc.return_value = test_disks.XML
+        domain.XMLDesc.return_value = test_domain_disks.XML
         domain.info.return_value = [1, 1 << 20, 1 << 20, 1, 0]
         domain.memoryStats.return_value = {'rss': 1 << 18}
         self.guest.qmp.return_value = {
@@ -246,7 +244,7 @@ class FactsCollectorTest(base.TestCase):
         self.assertIn('sampling memory', self.operation.warnings[0])
 
     def test_memory_in_huge_pages(self):
-        xml = test_disks.XML.replace(
+        xml = test_domain_disks.XML.replace(
             '<devices>', '<memoryBacking><hugepages/></memoryBacking>'
             '<devices>', 1)
         self.guest.domain().XMLDesc.return_value = xml
