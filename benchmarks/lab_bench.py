@@ -97,6 +97,12 @@ def use_qemus(cloud: clouds.Cloud, qemus: tuple[str, ...]) -> None:
         return
     cloud.settings = dataclasses.replace(cloud.settings, qemus=qemus)
     cloud.settings.save(cloud.directory)
+    # It would disable its host for a libvirtd that ends, and Nova's own
+    # driver may not enable it again for a minute.
+    for host in cloud.computes:
+        process = host.process('nova-compute')
+        if process is not None:
+            process.end(20)
     for name in cloud.settings.hosts:
         daemon = topology.libvirtd(cloud, name)
         daemon.stop()
