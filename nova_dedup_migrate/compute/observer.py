@@ -17,7 +17,6 @@ from nova.compute import vm_states
 from oslo_log import log as logging
 
 from nova_dedup_migrate.compute import manager as compute_manager
-from nova_dedup_migrate.hypervisor import libvirt_monitor
 from nova_dedup_migrate.hypervisor import peer
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.recovery import owners as ownership
@@ -179,10 +178,3 @@ class Observer:
                                             uuid), ''
         except errors.AgentUnavailable as error:
             return None, str(error)
-
-
-def is_away(error: Exception) -> bool:
-    """Whether a libvirtd that has ended is the reason."""
-    return (isinstance(error, exception.HypervisorUnavailable)
-            or isinstance(error, libvirt.libvirtError)
-            and libvirt_monitor.is_unavailable(error))

@@ -181,8 +181,12 @@ RULES = (
          and at.there not in (RUNNING, CLAIMED), ROLL_BACK,
          'the guest is on the source'),
     Rule('left',
+         # If the guest is nowhere, only libvirt's own success counts: the
+         # source's disks may be the only ones.
          lambda at: at.here == ABSENT
-         and at.there in (RUNNING, CLAIMED, NONE, UNSEEN), FINISH,
+         and (at.there in (RUNNING, CLAIMED)
+              or at.there in (NONE, UNSEEN)
+              and at.phase == operations.FINISHING), FINISH,
          'libvirt on the source has confirmed the migration'),
     Rule('arrived, not confirmed',
          lambda at: at.here in (SHUT_OFF, LEAVING)

@@ -79,7 +79,10 @@ CASES = {
         {'here': rules.PRESENT, 'phase': operations.REQUESTED,
          'quiet': 90.0, 'patience': 90.0}],
     'left': [{'here': rules.ABSENT, 'there': there} for there in (
-        rules.RUNNING, rules.CLAIMED, rules.NONE, rules.UNSEEN)],
+        rules.RUNNING, rules.CLAIMED)] + [
+        {'here': rules.ABSENT, 'there': there,
+         'phase': operations.FINISHING} for there in (
+            rules.NONE, rules.UNSEEN)],
     'arrived, not confirmed': [{'here': here, 'there': rules.RUNNING}
                                for here in (rules.SHUT_OFF, rules.LEAVING)],
     'nowhere': [{'here': rules.SHUT_OFF, 'there': rules.NONE},
@@ -93,7 +96,9 @@ CASES = {
                  'there': rules.CLAIMED},
                 {'overdue': True, 'here': rules.ABSENT,
                  'there': rules.ARRIVING}],
-    'unknown': [{}, {'here': rules.SHUT_OFF, 'there': rules.CLAIMED},
+    'unknown': [{}, {'here': rules.ABSENT, 'there': rules.NONE},
+                {'here': rules.ABSENT, 'there': rules.UNSEEN},
+                {'here': rules.SHUT_OFF, 'there': rules.CLAIMED},
                 {'here': rules.LEAVING, 'there': rules.UNSEEN},
                 {'here': rules.ABSENT, 'there': rules.UNKNOWN},
                 {'overdue': True, 'phase': operations.STUCK},
@@ -240,6 +245,10 @@ _CHANGING = (rules.FINISH, rules.ROLL_BACK, rules.CLOSE, rules.FAIL,
              rules.ABORT_JOB)
 #: {what must hold: (actions, when none of them may be taken)}
 _INVARIANTS = {
+    'disks of the source outlive a guest that is nowhere': (
+        (rules.FINISH,), lambda at: (
+            at.there in (rules.NONE, rules.UNSEEN)
+            and at.phase != operations.FINISHING)),
     "Nova's steps are for instances of the source": (
         _NOVAS, lambda at: at.instance != rules.AT_SOURCE),
     "Nova's steps are for instances that migrate": (
