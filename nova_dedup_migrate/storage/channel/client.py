@@ -48,6 +48,7 @@ class Channel:
                  ) -> None:
         self.host = offer.host
         self._guard = threading.Lock()
+        self._streaming = False
         context = certificates.context(server=False)
         with contextlib.ExitStack() as stack:
             try:
@@ -81,23 +82,30 @@ class Channel:
     def manifest(self, wanted: bitmap.Bitmap) -> Callable[[int], bytes]:
         """Request the manifest of blocks; return a function that reads it.
 
-        No other request may be made until it has been read.
+        It has to be read to its end before another request is made.
         """
         self._send(frames.MANIFEST, frames.pack_bitmap(wanted))
         left = bytearray()
-        ended = False
+        self._streaming = True
 
         def read(length: int) -> bytes:
-            nonlocal ended
-            while len(left) < length and not ended:
-                part = self._answer()
-                ended = not part
-                left.extend(part)
+            while len(left) < length and self._streaming:
+                left.extend(self._part())
             data = bytes(left[:length])
             del left[:length]
             return data
 
         return read
+
+    def _part(self) -> bytes:
+        """Return the next part of a manifest, empty if it has ended."""
+        try:
+            part = self._answer()
+        except errors.ChannelError:
+            self._streaming = False
+            raise
+        self._streaming = bool(part)
+        return part
 
     def proven(self, proven: bitmap.Bitmap, canary: canaries.Canary) -> None:
         """Send what is proven."""
@@ -109,6 +117,9 @@ class Channel:
             return self._answer()
 
     def _send(self, kind: int, payload: bytes) -> None:
+        if self._streaming and self._part():
+            raise errors.ChannelBroken(
+                reason='a manifest was not read to its end')
         try:
             self._socket.sendall(frames.frame(kind, payload))
         except OSError as error:
