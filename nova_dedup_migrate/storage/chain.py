@@ -45,7 +45,7 @@ class Layer(abc.ABC):
         :raises OSError:
         """
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 some have nothing to close
         """Free what the layer holds."""
 
 

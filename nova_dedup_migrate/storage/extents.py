@@ -7,7 +7,9 @@ of the chain has a range: 1 the top one, 0 none.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Iterator
+from typing import Any
 
 import nbd
 
@@ -48,8 +50,8 @@ def kinds(disk: nbd.NBD, offset: int, length: int, above_base: bool = False
     return result
 
 
-def _ranges(disk: nbd.NBD, offset: int, length: int, context: str, match
-            ) -> Iterator[tuple[int, int]]:
+def _ranges(disk: nbd.NBD, offset: int, length: int, context: str,
+            match: Callable[[int], bool]) -> Iterator[tuple[int, int]]:
     """Yield (offset, end) of what matches; neighbours are one."""
     found: list[list[int]] = []
     at, end = offset, offset + length
@@ -58,7 +60,8 @@ def _ranges(disk: nbd.NBD, offset: int, length: int, context: str, match
             break
         entries: list[int] = []
 
-        def collect(name, start, values, error, entries=entries):
+        def collect(name: str, start: int, values: list[int], error: Any,
+                    entries: list[int] = entries) -> None:
             if name == context:
                 entries.extend(values)
 

@@ -40,7 +40,6 @@ _Result = TypeVar('_Result')
 class Used:
     """A source and what is known about it.
 
-    :ivar fetched: bytes of right blocks that it returned
     :ivar wrong: blocks with other bytes
     :ivar left: why it is not used any more, '' if it is
     """
@@ -48,7 +47,6 @@ class Used:
     def __init__(self, source: base.Source, stall: float, threads: int
                  ) -> None:
         self.source = source
-        self.fetched = 0
         self.wrong = 0
         self.left = ''
         self._right = 0

@@ -17,6 +17,7 @@ of the manifest's end, costs bytes on the link and never a wrong disk.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Sequence
 import concurrent.futures
 import contextlib
@@ -25,6 +26,7 @@ import os
 import threading
 import time
 
+from nova_dedup_migrate.images import paths
 from nova_dedup_migrate.storage import bitmap
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import canary as canaries
@@ -138,18 +140,21 @@ class Rebuild:
     :param reuse: whether to read the target before a source, because it
         may have the content already
     :param program: path of qemu-storage-daemon
+    :param roots: directories that images may be in; None: any
     """
 
     def __init__(self, disk: Disk, sources: Sequence[base.Source],
                  limits: Limits | None = None,
                  progress: Callable[[Progress], None] | None = None,
                  reuse: bool = False,
-                 program: str = 'qemu-storage-daemon') -> None:
+                 program: str = 'qemu-storage-daemon',
+                 roots: paths.Roots = None) -> None:
         self._disk = disk
         self._limits = limits or Limits()
         self._report = progress
         self._reuse = reuse
         self._program = program
+        self._roots = roots
         self._fetcher = fetch.Fetcher(sources, self._limits.stall,
                                       self._limits.threads)
         self._aborted = threading.Event()
@@ -175,7 +180,7 @@ class Rebuild:
         with contextlib.ExitStack() as stack:
             stack.callback(self._fetcher.close)
             daemon = writer.Writer(self._disk.image, self._disk.backing,
-                                   self._program)
+                                   self._program, self._roots)
             stack.callback(daemon.abandon)
             if daemon.size != self._disk.size:
                 raise daemon.failed('it has %d bytes instead of %d'
@@ -248,7 +253,8 @@ class Rebuild:
                 wanted.set(offset // blocks.BLOCK, blocks.count(length))
         return wanted
 
-    def _spread(self, target: targets.Target, work) -> None:
+    def _spread(self, target: targets.Target, work: Iterable[tuple]
+                ) -> None:
         """Do work in threads, a few at a time.
 
         :param work: yields (function, argument, number of blocks); the

@@ -83,7 +83,7 @@ class Target:
             raise self._daemon.failed(error) from error
         return self
 
-    def __exit__(self, *exc_info) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.abandon()
 
     def sources(self) -> dict[str, int]:
@@ -159,9 +159,9 @@ class Target:
         wanted = list(record.blocks(self._size))
         origin = [''] * record.count
         if self._reuse:
-            for index, content in enumerate(self._read(
+            for index, there in enumerate(self._read(
                     handle, record.first, record.count)):
-                if blocks.digest(content) == wanted[index].digest:
+                if blocks.digest(there) == wanted[index].digest:
                     origin[index] = 'kept'
         found = self._fetcher.fetch([
             block for block, name in zip(wanted, origin, strict=True)
@@ -171,8 +171,8 @@ class Target:
             if not origin[index] and block.digest in found:
                 content[index], used = found[block.digest]
                 origin[index] = used.source.name
-        for there, index, length in _runs([bool(data) for data in content]):
-            if there:
+        for new, index, length in _runs([bool(data) for data in content]):
+            if new:
                 handle.pwrite(b''.join(content[index:index + length]),
                               wanted[index].offset)
         for name, index, length in _runs(origin):

@@ -32,6 +32,7 @@ import tempfile
 
 import nbd
 
+from nova_dedup_migrate.images import paths
 from nova_dedup_migrate.storage import errors
 from nova_dedup_migrate.storage import extents
 
@@ -66,18 +67,19 @@ class Writer:
     :param backing: its backing files, from the one below it down; must be
         all there are if the target is to be compared with the guest's disk
     :param program: path of qemu-storage-daemon
+    :param roots: directories that files may be in; None: any
     :param direct: whether to pass by the page cache where the file system
         can, so that what is read back comes from storage
     :raises TargetFailed: it does not start
     """
 
     def __init__(self, image: Image, backing: Sequence[Image] = (),
-                 program: str = 'qemu-storage-daemon', direct: bool = True
-                 ) -> None:
+                 program: str = 'qemu-storage-daemon',
+                 roots: paths.Roots = None, direct: bool = True) -> None:
         self.path = image.path
         self._process: subprocess.Popen | None = None
         with contextlib.ExitStack() as stack:
-            self.fd = open_target(image.path)
+            self.fd = _open(image.path, roots, os.O_RDWR)
             stack.callback(os.close, self.fd)
             self._directory = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix='dedup-writer-'))
@@ -85,7 +87,7 @@ class Writer:
                 open(os.path.join(self._directory, 'log'), 'w+b'))
             self._address = os.path.join(self._directory, 'nbd')
             try:
-                self._start(image, backing, program, direct)
+                self._start(image, backing, program, roots, direct)
                 stack.callback(self._kill)
                 # It is there and can open the image.
                 with self.connect() as handle:
@@ -95,7 +97,7 @@ class Writer:
             self._stack = stack.pop_all()
 
     def _start(self, image: Image, backing: Sequence[Image], program: str,
-               direct: bool) -> None:
+               roots: paths.Roots, direct: bool) -> None:
         with contextlib.ExitStack() as stack:
             listener = stack.enter_context(
                 socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
@@ -105,7 +107,7 @@ class Writer:
             arguments = [program]
             below = None
             for index, each in reversed(list(enumerate(backing))):
-                fd = os.open(each.path, os.O_RDONLY | os.O_CLOEXEC)
+                fd = _open(each.path, roots, os.O_RDONLY)
                 stack.callback(os.close, fd)
                 numbers.append(fd)
                 below = _node(arguments, 'below%d' % index, each.format, fd,
@@ -184,22 +186,23 @@ class Writer:
             process.wait()
 
 
-def open_target(path: str) -> int:
-    """Return a descriptor of a regular file or block device, for writing.
+def _open(path: str, roots: paths.Roots, flags: int) -> int:
+    """Return a descriptor of a regular file or block device.
 
     :raises TargetFailed: it is something else, or cannot be opened
     """
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-                     | os.O_NONBLOCK)
-    except OSError as error:
+        opener = (paths.open_device if path.startswith(paths.DEV + '/')
+                  else paths.open_path)
+        with opener(path, roots) as handle:
+            mode = os.fstat(handle).st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISBLK(mode):
+                raise errors.TargetFailed(
+                    path=path, reason='it is neither a file nor a block '
+                    'device')
+            return paths.reopen(handle, flags | os.O_NONBLOCK)
+    except (OSError, paths.PathRefused) as error:
         raise errors.TargetFailed(path=path, reason=error) from error
-    mode = os.fstat(fd).st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISBLK(mode):
-        os.close(fd)
-        raise errors.TargetFailed(
-            path=path, reason='it is neither a file nor a block device')
-    return fd
 
 
 def _node(arguments: list[str], name: str, image_format: str, fd: int,

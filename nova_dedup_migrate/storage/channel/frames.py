@@ -28,8 +28,9 @@ The channel is TLS; both ends show certificates of the cloud's authority
     types of answers: 16 OK, 17 FAILED (a text of at most 1024 bytes)
     block: digest 32, offset 8, length 4
 
-There are at most 64 blocks in a request (2 MiB in an answer).  A frame that is longer than its type may be closes the channel
-before anything is allocated for it.
+There are at most 64 blocks in a request (2 MiB in an answer).  A frame
+that is longer than its type may be closes the channel before anything is
+allocated for it.
 """
 
 from __future__ import annotations

@@ -61,5 +61,5 @@ class Source(abc.ABC):
         :raises SourceFailed:
         """
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 most have nothing to close
         """Free what the source holds."""

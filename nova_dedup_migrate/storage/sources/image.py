@@ -8,6 +8,7 @@ copies of its disk.  So the images must be raw.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -74,7 +75,8 @@ class ImageSource(base.Source):
 
 
 def _neighbours(places: Sequence[tuple[int, int]],
-                wanted: Sequence[blocks.Block]):
+                wanted: Sequence[blocks.Block]
+                ) -> Iterator[tuple[int, int]]:
     """Yield (first, count) of places that follow one another."""
     first = 0
     for index in range(1, len(places) + 1):

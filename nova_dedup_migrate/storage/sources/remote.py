@@ -48,14 +48,13 @@ class RemoteSource(base.Source):
             try:
                 result = function(channel)
             except errors.StorageError as error:
-                if not isinstance(error, channel_errors.ChannelRefused):
+                if isinstance(error, channel_errors.ChannelRefused):
+                    self._idle.put(channel)
+                else:
                     self._drop(channel)
-                    channel = None
                 raise errors.SourceFailed(name=self.name,
                                           reason=error) from error
-            finally:
-                if channel is not None:
-                    self._idle.put(channel)
+            self._idle.put(channel)
             return result
 
     def _channel(self) -> client.Channel:

@@ -264,5 +264,14 @@ class RunsTest(world.Case):
         os.symlink(self.target.path, self.directory / 'link')
         disk = self.disk(writer.Image(str(self.directory / 'link'), 'raw'),
                          self.size)
+        error = self.assertRaises(errors.TargetFailed, self.rebuild, disk,
+                                  [], self.opener(self.source))
+        self.assertIn('symbolic link', str(error))
+
+    def test_outside(self):
+        """No path leads out of the directories that are allowed."""
+        other = self.temporary_dir() / 'other'
+        other.write_bytes(bytes(self.size))
+        disk = self.disk(writer.Image(str(other), 'raw'), self.size)
         self.assertRaises(errors.TargetFailed, self.rebuild, disk, [],
                           self.opener(self.source))

@@ -60,6 +60,9 @@ class Case(base.TestCase):
 
     def content(self, image):
         """Return the bytes a guest reads."""
+        if image.format == 'raw':
+            with open(image.path, 'rb') as file:
+                return file.read()
         path = str(self.directory / 'plain')
         subprocess.run([self.img, 'convert', '-f', image.format, '-O',
                         'raw', image.path, path], check=True)
@@ -68,6 +71,12 @@ class Case(base.TestCase):
 
     def write(self, image, pieces, backing=()):
         """Write (offset, data) as a guest would."""
+        if image.format == 'raw':
+            with open(image.path, 'r+b') as file:
+                for offset, data in pieces:
+                    file.seek(offset)
+                    file.write(data)
+            return
         daemon = writer.Writer(image, backing, self.program)
         with daemon.connect() as handle:
             for offset, data in pieces:
@@ -100,7 +109,8 @@ class Case(base.TestCase):
                 **options):
         options.setdefault('limits', rebuild.Limits(reserve=0))
         return rebuild.Rebuild(disk, sources, program=self.program,
-                               **options).run(open_manifest, written)
+                               roots=[str(self.directory)], **options
+                               ).run(open_manifest, written)
 
     def check(self, rebuilt, disk, expected):
         """Compare every byte of what is proven; return proven blocks."""
