@@ -112,6 +112,8 @@ class Index:
                                             check_same_thread=False,
                                             isolation_level=None)
             self._catalog.execute('PRAGMA journal_mode = WAL')
+            # After a crash of the host the last files are read again.
+            self._catalog.execute('PRAGMA synchronous = NORMAL')
             self._catalog.executescript(_SCHEMA)
             self._load()
         except sqlite3.Error as error:
