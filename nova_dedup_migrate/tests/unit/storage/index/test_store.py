@@ -97,6 +97,7 @@ class StoreTest(StoreCase):
             if entry.name.endswith('.segment')))
 
     def test_capped(self):
+        self.index.close()
         index = self.open(max_entries=100)
         for name in 'abcdefgh':
             self.assertIsNotNone(self.add(name, count=30, index=index))
@@ -114,6 +115,18 @@ class StoreTest(StoreCase):
         for number in range(40, 50):
             self.add('theirs%d' % number, 'q', these=one)
         self.assertEqual(['ours'], self.paths(one, 'p'))
+
+    def test_two_processes(self):
+        """One writes, others look on."""
+        self.add('a')
+        error = self.assertRaises(errors.IndexInUse, self.open)
+        self.assertIn('Stop it first', str(error))
+        reader = self.open(writable=False)
+        self.assertEqual(['a'], self.paths(digests('a', 1), 'p',
+                                           index=reader))
+        reader.close()
+        self.index.close()
+        self.open()
 
     def test_look_up_while_it_is_merged(self):
         self.add('a')
@@ -133,6 +146,7 @@ class DamageTest(StoreCase):
 
     def test_damaged(self):
         self.add('a')
+        self.index.close()
         with open(self.segment(), 'rb') as file:
             good = file.read()
         for data in (b'', good[:10], good[:-8], good + b'x',
@@ -160,7 +174,8 @@ class DamageTest(StoreCase):
             with open(path, 'r+b') as file:
                 file.seek(16 + rng.randrange(150))
                 file.write(rng.randbytes(rng.randrange(1, 10)))
-            for place in self.open().find(wanted, ['p']):
+            index = self.open(writable=False)
+            for place in index.find(wanted, ['p']):
                 if place is not None:
                     self.assertEqual('a', place.file.path)
                     self.assertGreaterEqual(place.offset, 0)
