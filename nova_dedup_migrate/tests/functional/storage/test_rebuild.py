@@ -77,6 +77,20 @@ class FormatsTest(world.Case):
         self.assertEqual(2 * BLOCK, rebuilt.sources['zero'])
         self.assertEqual(size - 28 * BLOCK, rebuilt.sources['absent'])
 
+    def test_overlay_that_has_more(self):
+        """A block that only the target has is not taken for the base's."""
+        size = 64 * BLOCK
+        base = self.create('base', 'raw', size)
+        source = self.create('source', 'qcow2', size, base)
+        target = self.create('target', 'qcow2', size, base)
+        self.write(target, [(20 * BLOCK, b'x' * 2 * BLOCK)], [base])
+        disk = self.disk(target, size, (base,))
+        rebuilt = self.rebuild(disk, [], self.opener(
+            source, [base], above_base=True))
+        self.assertFalse(rebuilt.proven[10])
+        self.assertEqual(size - disk.granularity,
+                         self.check(rebuilt, disk, bytes(size)))
+
     def test_target_that_does_not_read_as_zeros(self):
         data = world.content(3, 64, zeros=0.6)
         expected = b''.join(data)
