@@ -393,8 +393,8 @@ class LiveMigrations:
                 return method(*args, **kwargs)
             except (libvirt.libvirtError, exception.HypervisorUnavailable,
                     oslo_messaging.MessagingException) as error:
-                LOG.warning('A step failed after the instance has arrived: '
-                            '%s. It is repeated.', error,
+                LOG.warning('A step at the end of the live migration failed '
+                            'on its destination: %s. It is repeated.', error,
                             instance=instance)
         self.await_libvirt(instance)
         return method(*args, **kwargs)
