@@ -34,7 +34,7 @@ _WATCH_S = 0.25
 _PACED_WATCH_S = 0.05
 _POSTCOPY_AFTER_S = 2.0
 #: The longest downtime that QEMU can be told to accept.
-_ANY_DOWNTIME_MS = 2_000_000
+_ANY_MS = 2_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -290,7 +290,7 @@ class Run:
         if step.last:
             # Whatever the downtime: QEMU may switch over now.
             self._source.qmp(
-                'migrate-set-parameters', **{'downtime-limit': _ANY_DOWNTIME_MS}
+                'migrate-set-parameters', **{'downtime-limit': _ANY_MS}
             )
 
     def _sample(self, elapsed: float, now: progress.Progress) -> None:
