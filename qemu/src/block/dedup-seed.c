@@ -608,8 +608,8 @@ has_canary(DedupSeed *seed, BlockBackend *target)
 /* Somewhere in a granule that counts as equal, or -1 */
 static int64_t sample_offset(DedupSeed *seed)
 {
-    int64_t start = ((uint64_t)g_random_int() << 31 | g_random_int()) %
-                    seed->size;
+    uint64_t random = (uint64_t)g_random_int() << 32 | g_random_int();
+    int64_t start = QEMU_ALIGN_DOWN(random % seed->size, seed->granularity);
     int64_t offset;
 
     bdrv_dirty_bitmap_lock(seed->bitmap);

@@ -7,6 +7,7 @@ has it done; filler and mirror job write to it one after the other.
 
 import contextlib
 import filecmp
+import functools
 import hashlib
 import itertools
 import json
@@ -128,18 +129,15 @@ class Rig:
                 before()
             for offset in range(0, watch.size, STEP):
                 length = min(STEP, watch.size - offset)
-                steps = [
-                    lambda: self.source.clear_disk(watch.token, offset,
-                                                   length),
-                    lambda: reader.pread(length, offset)]
-                if inverted:
-                    steps.reverse()
+                clear = functools.partial(self.source.clear_disk,
+                                          watch.token, offset, length)
+                read = functools.partial(reader.pread, length, offset)
+                steps = (read, clear) if inverted else (clear, read)
                 results = [steps[0]()]
                 if between:
                     between(offset)
                 results.append(steps[1]())
-                data = next(one for one in results if one is not None)
-                writer.pwrite(data, offset)
+                data = results[0] or results[1]
                 self._prove(watch, writer, offset, data, proven, skip)
             writer.pwrite(self.canary[1], self.canary[0])
         return bytes(proven)

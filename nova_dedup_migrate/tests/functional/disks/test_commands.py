@@ -115,8 +115,8 @@ class CommandsTest(case.SeedCase):
             self.assertEqual(SIZE, reader.get_size())
             self.assertEqual(one.image[0].read_bytes()[:4096],
                              bytes(reader.pread(4096, 0)))
-            self.assert_refused(
-                'already', self.enter, one.source.exported_disk('disk0-format'))
+            self.assert_refused('already', self.enter,
+                                one.source.exported_disk(watch.node_name))
         self.assertEqual([], one.source.qmp('query-block-exports'))
         with one.source.exported_disk(watch.node_name) as path:
             pass

@@ -24,9 +24,9 @@ class DoubtsTest(case.SeedCase):
     def assert_seeded(self, one, granules, **given):
         """Mirror, of so many granules."""
         copied = one.mirror(**given)
-        self.assertLessEqual(copied, granules * rig.GRANULE)
         self.assertEqual(('used', None),
                          (one.query().state, one.query().reason))
+        self.assertLessEqual(copied, granules * rig.GRANULE)
 
     def test_nothing_in_doubt(self):
         """The canary's granule and one that is not proven are copied."""
