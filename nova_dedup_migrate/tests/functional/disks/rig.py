@@ -138,6 +138,7 @@ class Rig:
                     between(offset)
                 results.append(steps[1]())
                 data = results[0] or results[1]
+                writer.pwrite(data, offset)
                 self._prove(watch, writer, offset, data, proven, skip)
             writer.pwrite(self.canary[1], self.canary[0])
         return bytes(proven)
