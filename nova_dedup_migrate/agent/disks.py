@@ -46,7 +46,8 @@ class Disks:
             self._index, roots, options.channel_rate)
         self.fillings = fillings.Fillings(
             self.channel, self._index, api, roots, options.journals_path,
-            options.storage_reserved_bytes, options.storage_daemon)
+            options.storage_reserved_bytes, options.storage_daemon,
+            self.owners.cached)
         self._indexer = indexer.Indexer(
             self._index, self.owners.files, roots, options.index_interval,
             options.index_rate, libvirt.is_busy, options.index_max_load)
