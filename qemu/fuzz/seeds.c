@@ -67,7 +67,7 @@ static size_t batch(uint8_t *p, unsigned n, uint64_t pages)
         b.pages[i] = i + pages - n;
     }
     for (size_t i = 0; i < sizeof(raw); i++) {
-        raw[i] = below(64) < n ? 0 : below(256);
+        raw[i] = below(4) ? 0 : below(256);
     }
     b.len = dedup_batch_deflate(ctx, 1, false, raw, n, frame);
     ZSTD_freeCCtx(ctx);
@@ -151,7 +151,7 @@ int main(int argc, char **argv)
         memmove(buf, buf + 1, len - 1);
         save("fuzz_answers", i, len - 1);
 
-        save("fuzz_compress", i, batch(buf, i * 5 + 8, 1 << 20));
+        save("fuzz_compress", i, batch(buf, i + 1, 1 << 20));
 
         p = extents(setup(buf, i % 3 == 0 ? 3 : 1));
         id = 1;
@@ -164,7 +164,7 @@ int main(int argc, char **argv)
             p[4] = below(256);
             p = element(p, 16 + below(3), 1);
             if (i % 3 == 0) {
-                p = element(p, DEDUP_ELEMENT_BATCH, batch(p + 4, 48, 64));
+                p = element(p, DEDUP_ELEMENT_BATCH, batch(p + 4, 3, 64));
                 p = element(p, 21, 0);
             }
         }

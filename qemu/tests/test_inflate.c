@@ -107,6 +107,25 @@ static void over_a_record(void)
     dedup_incoming_cleanup();
 }
 
+/* Content behind the end of a section, where a batch takes its time */
+static void content_behind(void)
+{
+    for (int broken = 0; broken < 2; broken++) {
+        dedup_inject.inflate_delay_us = 50000;
+        dedup_inject.no_inflate_wait = broken;
+        begin(DEDUP_SETUP_COMPRESS);
+        CHECK(batch(3, 1) == 0);
+        CHECK(dedup_incoming_sync() == 0);
+        dedup_incoming_supersede(&blocks[0], 3 << 12);
+        memset(memory[3], 0xaa, 4096);
+        dedup_inject.no_inflate_wait = false;
+        CHECK(dedup_incoming_sync() == 0);
+        CHECK(memory[3][0] == (broken ? 1 : 0xaa));
+        dedup_inject.inflate_delay_us = 0;
+        dedup_incoming_cleanup();
+    }
+}
+
 static void not_announced(void)
 {
     begin(DEDUP_SETUP_TRACKED);
@@ -209,6 +228,7 @@ int main(void)
     RUN(placed);
     RUN(many);
     RUN(over_a_record);
+    RUN(content_behind);
     RUN(not_announced);
     RUN(bounds);
     RUN(bad_frame);

@@ -12,8 +12,8 @@ from testkit import options
 PAGES = case.PAGES
 HUNG = 'fetch-delay-us=100000000'
 #: For each page of a batch.
-SLOW_PLACING = 'inflate-delay-us=10000'
-SLOW_COMPRESSION = 'compress-delay-us=10000'
+SLOW_PLACING = 'inflate-delay-us=20000'
+SLOW_COMPRESSION = 'compress-delay-us=20000'
 #: RAM_SAVE_FLAG_DEDUP and the type BATCH
 _BATCH = (0x100).to_bytes(8) + (8).to_bytes(2)
 _USERFAULT = pathlib.Path('/proc/sys/vm/unprivileged_userfaultfd')
@@ -36,7 +36,7 @@ class CompressionCase(case.MigrationCase):
         one.active()
         return one
 
-    def compressed(self, one, pages=len(PAGES)):
+    def compressed(self, one, pages):
         """Wait until so many pages more have gone in batches."""
         first = one.figures().compressed_pages
         one.until(lambda: one.figures().compressed_pages >= first + pages,
@@ -88,13 +88,6 @@ class CompressTest(CompressionCase):
         self.assert_right(outcome)
         self.assertEqual(9, outcome.source.compression_level)
 
-    def test_without(self):
-        one = self.begun(migration={'compression': None})
-        one.rounds()
-        outcome = one.finish()
-        self.assert_right(outcome)
-        self.assertEqual(0, outcome.source.compressed_pages)
-
     def test_destination_that_cannot(self):
         one = self.begun(inject='no-hello')
         outcome = one.finish()
@@ -112,11 +105,6 @@ class CompressTest(CompressionCase):
         self.assert_right(outcome)
         self.assertEqual(0, one.source.qmp('query-migrate')
                          ['xbzrle-cache']['pages'])
-
-    def test_auto_converge(self):
-        one = self.begun(migration={'auto_converge': True})
-        one.rounds(10)
-        self.assert_right(one.finish())
 
     def test_tls(self):
         for name in 'source', 'destination':
@@ -138,7 +126,7 @@ class OrderTest(CompressionCase):
     """What comes later for a page must stay."""
 
     def scenario(self, **given):
-        """A batch that takes a second, and zeros for half of its pages.
+        """A batch that takes long, and zeros for one of its pages.
 
         The guest's clock alone makes small batches all the time.
         """
@@ -149,40 +137,32 @@ class OrderTest(CompressionCase):
 
     def one_batch(self, one):
         one.migration.set_rate(1000)
-        for page in case.ALL:
+        for page in PAGES:
             one.guest.fill(page, 1)
         one.migration.set_rate(rig.RATE)
 
-    def zeros(self, one):
+    def zero(self, one):
         sent = one.figures().zero_pages
-        for page in PAGES:
-            one.guest.fill(page, 0)
-        one.until(lambda: one.figures().zero_pages >= sent + len(PAGES),
-                  'zero pages')
+        one.guest.fill(PAGES[-1], 0)
+        one.until(lambda: one.figures().zero_pages > sent, 'a zero page')
 
-    def slow_placing(self, inject=''):
-        one = self.scenario(inject=SLOW_PLACING + inject)
+    def test_slow_placing(self):
+        one = self.scenario(inject=SLOW_PLACING)
         before = one.arrived().compression_ns
         sent = one.figures().compressed_pages
         self.one_batch(one)
         one.until(lambda: one.figures().compressed_pages
-                  >= sent + len(case.ALL), 'batches')
-        self.zeros(one)
+                  >= sent + len(PAGES), 'batches')
+        self.zero(one)
         one.until(lambda: one.arrived().compression_ns
-                  >= before + len(case.ALL) * 10_000_000, 'placing')
-        return one.finish()
-
-    def test_slow_placing(self):
-        self.assert_right(self.slow_placing())
-
-    def test_slow_placing_broken(self):
-        self.assert_wrong(self.slow_placing(',no-inflate-wait'))
+                  >= before + len(PAGES) * 20_000_000, 'placing')
+        self.assert_right(one.finish())
 
     def slow_compression(self, inject=''):
         one = self.scenario(source_inject=SLOW_COMPRESSION + inject)
         self.one_batch(one)
         one.rounds()
-        self.zeros(one)
+        self.zero(one)
         one.rounds()
         return one.finish()
 
@@ -323,9 +303,6 @@ class PostcopyTest(CompressionCase):
         self.assertGreater(outcome.source.compressed_pages, 0)
         one.move()
 
-    def test_plain(self):
-        self.scenario()
-
     def test_slow_placing(self):
         self.scenario(inject=SLOW_PLACING)
 
@@ -420,18 +397,6 @@ class HostileSourceTest(CompressionCase):
         self.assertTrue(one.destination.held.is_set())
         self.assertIsNotNone(outcome.failed)
         self.assertEqual('running', outcome.home)
-
-    def test_codec(self):
-        self.scenario(lambda data: b'\2' + data[1:])
-
-    def test_block(self):
-        self.scenario(lambda data: data[:1] + b'\xff\xff' + data[3:])
-
-    def test_count(self):
-        self.scenario(lambda data: data[:3] + b'\xff' + data[4:])
-
-    def test_length(self):
-        self.scenario(lambda data: data[:4] + b'\0\0\0\1' + data[8:])
 
     def test_page(self):
         self.scenario(lambda data: data[:8] + b'\xff' * 9 + data[17:])
