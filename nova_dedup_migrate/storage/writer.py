@@ -30,15 +30,14 @@ import stat
 import subprocess
 import tempfile
 
-import nbd
-
 from nova_dedup_migrate.images import paths
+from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import errors
 from nova_dedup_migrate.storage import extents
+from nova_dedup_migrate.storage.libnbd import nbd
 
 LOG = logging.getLogger(__name__)
 
-FORMATS = ('raw', 'qcow2')
 #: Seconds for the daemon to answer, and to end after SIGTERM.
 START = 20.0
 STOP = 20.0
@@ -55,9 +54,9 @@ class Image:
     format: str
 
     def __post_init__(self) -> None:
-        if self.format not in FORMATS:
+        if self.format not in blocks.FORMATS:
             raise ValueError('format %r of %s is none of %s' % (
-                self.format, self.path, ', '.join(FORMATS)))
+                self.format, self.path, ', '.join(blocks.FORMATS)))
 
 
 class Writer:
