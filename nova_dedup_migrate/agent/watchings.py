@@ -13,6 +13,9 @@
       libvirt migrates
       forget_disks -----> QEMU forgets
 
+A disk that is not to be built after all is released: its mirror is then an
+ordinary one.  As soon as its manifest was read that is not possible.
+
 One disk of a guest is read at a time: QEMU has one NBD server.
 """
 
@@ -25,8 +28,6 @@ import hashlib
 import logging
 import random
 import threading
-
-import nbd
 
 from nova_dedup_migrate.agent import disk_channel
 from nova_dedup_migrate.agent import errors
@@ -45,6 +46,7 @@ from nova_dedup_migrate.storage import extents
 from nova_dedup_migrate.storage import pacing
 from nova_dedup_migrate.storage import scan
 from nova_dedup_migrate.storage.channel import services
+from nova_dedup_migrate.storage.libnbd import nbd
 
 LOG = logging.getLogger(__name__)
 
@@ -83,6 +85,11 @@ class Watchings:
                 raise errors.WatchRefused(
                     target=request.target, instance=request.instance_uuid,
                     reason='%d disks are watched' % MAX_WATCHED)
+        if nbd is None:
+            raise errors.WatchRefused(
+                target=request.target, instance=request.instance_uuid,
+                reason='the Python module of libnbd is missing: install '
+                'python3-libnbd')
         with _refusing(request.target, request.instance_uuid):
             found = Watching(self._guest(request.instance_uuid),
                              request.target, request.above_base, self._rate)
@@ -116,6 +123,20 @@ class Watchings:
         with _refusing(target, found.guest.name):
             return found.arm()
 
+    def release(self, migration: str, target: str) -> bool:
+        """Forget a disk whose target nobody can have written to.
+
+        :returns: False: its manifest was read, so it remains watched
+        """
+        with self._guard:
+            found = self._watched.get((migration, target))
+            if found is None or found.was_read:
+                return False
+            del self._watched[migration, target]
+        self._channel.remove_disk(migration, target)
+        found.forget()
+        return True
+
     def forget(self, migration: str) -> None:
         """Forget the disks of a migration."""
         self._channel.remove_disks(migration)
@@ -129,9 +150,15 @@ class Watchings:
             each.forget()
 
     def stop(self) -> None:
-        """Stop reading; QEMU forgets what it does not need."""
-        for migration in {key[0] for key in list(self._watched)}:
-            self.forget(migration)
+        """Stop reading.
+
+        QEMU goes on to watch: the next mirror has to copy everything into
+        a target that has been filled.
+        """
+        with self._guard:
+            found = list(self._watched.values())
+        for each in found:
+            each.close()
 
 
 class Watching:
@@ -157,6 +184,8 @@ class Watching:
         self._above_base = above_base
         self._rate = rate
         self._closed = threading.Event()
+        #: whether somebody may fill a target
+        self.was_read = False
         self._proven: bitmap.Bitmap | None = None
         self._canary: canaries.Canary | None = None
 
@@ -214,6 +243,7 @@ class Watching:
                     reason='it is not watched any more')
             self.guest.clear_disk(self.watch.token, offset, length)
 
+        self.was_read = True
         pace = pacing.Pacer(Latency(self.guest), self._rate, self._closed)
         with self._reader() as handle:
             yield from scan.scan(handle, clear, pace, wanted,
