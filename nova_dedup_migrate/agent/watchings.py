@@ -207,7 +207,7 @@ class Watching:
                 try:
                     yield handle
                 finally:
-                    handle.close()
+                    handle.shutdown()
         except (hypervisor_errors.HypervisorError, nbd.Error) as error:
             raise storage_errors.DiskUnreadable(reason=error) from error
 

@@ -79,8 +79,8 @@ def _distinct(names: Sequence[str]) -> list[str]:
 def heat_map(names: Sequence[str], shares: Sequence[Sequence[float]],
              path: str) -> None:
     """Write a PNG with a square for each pair."""
-    from matplotlib.backends import backend_agg
     from matplotlib import figure
+    from matplotlib.backends import backend_agg
 
     side = max(4.0, 1.0 + 0.6 * len(names))
     drawn = figure.Figure(figsize=(side + 1, side), layout='constrained')

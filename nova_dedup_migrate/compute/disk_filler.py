@@ -27,7 +27,7 @@ from nova_dedup_migrate.planner import disks as planner_disks
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import watch_objects
-from nova_dedup_migrate.storage import writer
+from nova_dedup_migrate.storage import blocks
 
 CONF = nova.conf.CONF
 _MIB = 1 << 20
@@ -192,7 +192,7 @@ def _file(device: str, directory: str, info: dict[str, typing.Any]
 
     :param info: of get_instance_disk_info()
     """
-    if info['type'] not in writer.FORMATS:
+    if info['type'] not in blocks.FORMATS:
         return None
     image = disk_objects.DedupImageFile(
         path=os.path.join(directory, os.path.basename(info['path'])),

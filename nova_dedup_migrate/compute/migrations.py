@@ -40,6 +40,7 @@ from nova_dedup_migrate.hypervisor import tracking
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.operations import session as compute_session
 from nova_dedup_migrate.operations import store
+from nova_dedup_migrate.planner import pacing
 from nova_dedup_migrate.recovery import loop
 from nova_dedup_migrate.recovery import owners as ownership
 from nova_dedup_migrate.reports import build
@@ -394,8 +395,8 @@ class LiveMigrations:
                 return method(*args, **kwargs)
             except (libvirt.libvirtError, exception.HypervisorUnavailable,
                     oslo_messaging.MessagingException) as error:
-                LOG.warning('A step failed after the instance has arrived: '
-                            '%s. It is repeated.', error,
+                LOG.warning('A step at the end of the live migration failed '
+                            'on its destination: %s. It is repeated.', error,
                             instance=instance)
         self.await_libvirt(instance)
         return method(*args, **kwargs)
@@ -425,6 +426,17 @@ class LiveMigrations:
             return operate()
         return live_migration.run(operation, ports)
 
+    def _rate(self, operation: operations.Operation
+              ) -> pacing.AdaptiveRate | None:
+        """Return what sets the rate of each round, None if Nova does."""
+        if (self._conf.pacing == 'fixed'
+                or operation.strategy == 'off'):
+            return None
+        maximum = self._conf.pacing_maximum * 125_000
+        limit = CONF.libvirt.live_migration_bandwidth << 20
+        return pacing.AdaptiveRate(self._conf.pacing_minimum * 125_000,
+                                   min(maximum, limit or maximum))
+
     def _ports(self, context: nova_context.RequestContext,
                instance: objects.Instance,
                operation: operations.Operation,
@@ -451,7 +463,8 @@ class LiveMigrations:
             disks=self._disks(context, instance, operation, migrate_data,
                               guest),
             disk_time=self._conf.disk_time, min_gain=self._conf.min_gain,
-            always_build=self._conf.disks == 'always')
+            always_build=self._conf.disks == 'always',
+            rate=self._rate(operation))
 
     def _disks(self, context: nova_context.RequestContext,
                instance: objects.Instance,

@@ -40,6 +40,7 @@ from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.pagecache import loader as loading
 from nova_dedup_migrate.planner import facts
+from nova_dedup_migrate.planner import pacing
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.tasks import arm
 from nova_dedup_migrate.tasks import collect_facts
@@ -68,6 +69,7 @@ class MigrationPorts:
         listed
     :ivar list_limit: seconds that listing may take
     :ivar interval: seconds between two looks of the watch
+    :ivar rate: sets the rate of each round, None if it is Nova's
     :ivar disks: builds disks at the destination, None: not to be done
     :ivar disk_time: seconds that may take
     :ivar min_gain: share of the time that it has to save
@@ -82,6 +84,7 @@ class MigrationPorts:
     loader: loading.PageCacheLoader | None = None
     list_limit: float = 5.0
     interval: float = 0.5
+    rate: pacing.AdaptiveRate | None = None
     disks: fill_disks.DiskPort | None = None
     disk_time: float = 3600.0
     min_gain: float = 0.05
@@ -94,6 +97,7 @@ def create(operation: operations.Operation,
     beside = watch.Watch(
         operation, ports.guest, ports.interval,
         refresh.Refresh(operation, ports.loader) if ports.loader else None,
+        ports.rate,
         fill_disks.DiskLook(operation, ports.disks) if ports.disks else None)
     return linear_flow.Flow(
         'live-migration-' + operation.migration_uuid).add(

@@ -170,6 +170,10 @@ class Guest(abc.ABC):
         """Let the migration under way stop the guest for so long."""
 
     @abc.abstractmethod
+    def limit_bandwidth(self, bytes_per_s: int) -> None:
+        """Let the migration under way send so much, until it is changed."""
+
+    @abc.abstractmethod
     def load_dedup_map(self, fd: int) -> None:
         """Add the page-cache map that fd reads; fd stays the caller's.
 

@@ -149,6 +149,10 @@ class QmpGuest(base.Guest):
         self.qmp('migrate-set-parameters',
                  **{'downtime-limit': milliseconds})
 
+    def limit_bandwidth(self, bytes_per_s: int) -> None:
+        self.qmp('migrate-set-parameters',
+                 **{'max-bandwidth': bytes_per_s})
+
     def pass_fd(self, fd: int, purpose: str) -> str:
         """Pass a file descriptor, return its name for a command.
 

@@ -42,6 +42,9 @@ LOG = logging.getLogger(__name__)
 START = 20.0
 STOP = 20.0
 _EXPORT = 'target'
+#: The daemon ends with the thread that has started it, whatever kills that:
+#: it must not write to a disk that somebody else goes on with.
+_WITH_PARENT = ('setpriv', '--pdeathsig', 'KILL', '--')
 #: Bytes of its messages that an error has.
 _MESSAGE = 1024
 
@@ -60,7 +63,7 @@ class Image:
 
 
 class Writer:
-    """A running daemon.
+    """A running daemon; it ends with the thread that makes this.
 
     :param image: the target, which exists
     :param backing: its backing files, from the one below it down; must be
@@ -103,7 +106,7 @@ class Writer:
             listener.bind(self._address)
             listener.listen(16)
             numbers = [listener.fileno(), self.fd]
-            arguments = [program]
+            arguments = [*_WITH_PARENT, program]
             below = None
             for index, each in reversed(list(enumerate(backing))):
                 fd = _open(each.path, roots, os.O_RDONLY)
