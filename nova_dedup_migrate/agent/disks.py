@@ -51,7 +51,8 @@ class Disks:
             self._index, roots, options.channel_rate)
         self.fillings = fillings.Fillings(
             self.channel, self._index, api, roots, options.journals_path,
-            options.storage_reserved_bytes, options.storage_daemon)
+            options.storage_reserved_bytes, options.storage_daemon,
+            self.owners.cached)
         self.watchings = watchings.Watchings(
             lambda uuid: libvirt_guests.LibvirtGuest(libvirt.host, uuid),
             self.channel, options.disk_read_rate or float('inf'))

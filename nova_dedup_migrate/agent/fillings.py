@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence
 import contextlib
 import functools
@@ -16,6 +17,7 @@ from nova_dedup_migrate import errors as base_errors
 from nova_dedup_migrate.agent import disk_channel
 from nova_dedup_migrate.agent import errors
 from nova_dedup_migrate.agent import owners
+from nova_dedup_migrate.images import paths
 from nova_dedup_migrate.rpc import api as rpc_api
 from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import errors as rpc_errors
@@ -23,6 +25,7 @@ from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.storage import bitmap
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import errors as storage_errors
+from nova_dedup_migrate.storage import layers
 from nova_dedup_migrate.storage import rebuild
 from nova_dedup_migrate.storage import writer
 from nova_dedup_migrate.storage.channel import client
@@ -30,6 +33,7 @@ from nova_dedup_migrate.storage.channel import errors as channel_errors
 from nova_dedup_migrate.storage.index import store
 from nova_dedup_migrate.storage.libnbd import nbd
 from nova_dedup_migrate.storage.sources import base as sources
+from nova_dedup_migrate.storage.sources import image
 from nova_dedup_migrate.storage.sources import local
 from nova_dedup_migrate.storage.sources import neighbour
 from nova_dedup_migrate.storage.sources import source
@@ -56,18 +60,21 @@ class Fillings:
     :param directory: of the journals; is made if there is none
     :param reserve: bytes that stay free in the file system of a disk
     :param program: path of qemu-storage-daemon
+    :param cached: returns the path of a cached image, see owners.Owners
     """
 
     def __init__(self, channel: disk_channel.DiskChannel,
                  index: store.Index, api: rpc_api.AgentAPI,
                  roots: Sequence[str], directory: str,
-                 reserve: int, program: str) -> None:
+                 reserve: int, program: str,
+                 cached: Callable[[str], str | None]) -> None:
         self.channel = channel
         self.index = index
         self.api = api
         self.roots = tuple(roots)
         self.reserve = reserve
         self.program = program
+        self.cached = cached
         self._directory = directory
         self._guard = threading.Lock()
         self._known: dict[tuple[str, str], _Filling] = {}
@@ -283,6 +290,14 @@ class _Filling:
             local.LocalSource(
                 owner.index, owners.allowed(request.project_id,
                                             request.images), owner.roots)]
+        for path in filter(None, map(owner.cached, request.images)):
+            try:
+                layer = layers.FileLayer(path, owner.roots)
+            except (OSError, paths.PathRefused) as error:
+                LOG.info('Cached image %s is not read for disk %s: %s',
+                         path, request.target, error)
+                continue
+            found.append(image.ImageSource([layer], request.size))
         for host in request.neighbours:
             found.append(neighbour.NeighbourSource(
                 functools.partial(self._connect_source, host, None)))

@@ -65,6 +65,11 @@ class Owners:
         """Take note of the IDs of all public images."""
         self._public = {of_image(image) for image in images}
 
+    def cached(self, image: str) -> str | None:
+        """Return the path of a cached image, None if it is not there."""
+        path = os.path.join(self._cache, of_image(image).partition(':')[2])
+        return path if os.path.isfile(path) else None
+
     def files(self) -> dict[str, str]:
         """Return path -> owner."""
         return {**self._cached(), **self._disks()}

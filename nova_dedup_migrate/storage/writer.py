@@ -42,9 +42,11 @@ LOG = logging.getLogger(__name__)
 START = 20.0
 STOP = 20.0
 _EXPORT = 'target'
-#: The daemon ends with the thread that has started it, whatever kills that:
-#: it must not write to a disk that somebody else goes on with.
-_WITH_PARENT = ('setpriv', '--pdeathsig', 'KILL', '--')
+#: The daemon has no privilege of this process, and ends with the thread
+#: that has started it, whatever kills that: it must not write to a disk
+#: that somebody else goes on with.
+_CONFINED = ('setpriv', '--pdeathsig', 'KILL', '--no-new-privs',
+             '--inh-caps=-all', '--ambient-caps=-all', '--')
 #: Bytes of its messages that an error has.
 _MESSAGE = 1024
 
@@ -106,7 +108,7 @@ class Writer:
             listener.bind(self._address)
             listener.listen(16)
             numbers = [listener.fileno(), self.fd]
-            arguments = [*_WITH_PARENT, program]
+            arguments = [*_CONFINED, program]
             below = None
             for index, each in reversed(list(enumerate(backing))):
                 fd = _open(each.path, roots, os.O_RDONLY)

@@ -55,6 +55,7 @@ class AgentsTest(world.Case):
         self.hold('neighbour', 'other', self.data[150:220], 'p1')
         self.disk = memory.Disk(bytearray(self.plain))
         self.proven = []
+        self.cached = {}
         self.image = self.create('target', 'raw', len(self.plain))
         self.agents = mock.create_autospec(api.AgentAPI, instance=True)
         self.agents.channel_offer.side_effect = (
@@ -65,7 +66,8 @@ class AgentsTest(world.Case):
         found = fillings.Fillings(
             self.channels['destination'], self.indexes['destination'],
             self.agents, [str(self.directory)],
-            str(self.directory / 'journals'), 0, self.program)
+            str(self.directory / 'journals'), 0, self.program,
+            self.cached.get)
         found.start()
         self.addCleanup(found.stop)
         return found
@@ -144,6 +146,19 @@ class AgentsTest(world.Case):
                                 self.count(self.data[220:]))
         self.assertEqual(len(self.plain), sum(self.bytes(reply).values()))
         self.assertEqual(len(self.plain) - 65536, self.check())
+
+    def test_image_that_is_not_indexed(self):
+        """A cached image of the instance is read where the disk is."""
+        path = self.directory / 'cached'
+        path.write_bytes(b''.join(self.data[:200]))
+        self.cached[IMAGE] = str(path)
+        self.indexes['destination'].remove(
+            str(self.directory / 'destination-base'))
+        self.watch()
+        reply = self.finish(neighbours=[])
+        self.assertEqual(self.count(self.data[:200]),
+                         self.bytes(reply)['image'])
+        self.check()
 
     def test_other_project(self):
         """Neither the neighbour nor this host shows what it has."""
