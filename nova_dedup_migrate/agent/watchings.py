@@ -35,7 +35,6 @@ from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import decode
 from nova_dedup_migrate.hypervisor import disk_export
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
-from nova_dedup_migrate.hypervisor import watching
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.rpc import watch_objects
 from nova_dedup_migrate.storage import bitmap

@@ -6,9 +6,9 @@ import threading
 import unittest
 from unittest import mock
 
-for name in ('libvirt', 'cryptography', 'nbd'):
-    if importlib.util.find_spec(name) is None:
-        raise unittest.SkipTest('%s is not installed' % name)
+if not all(map(importlib.util.find_spec, ('libvirt', 'cryptography',
+                                          'nbd'))):
+    raise unittest.SkipTest('libvirt, cryptography or nbd is not installed')
 
 from nova_dedup_migrate.agent import disk_channel
 from nova_dedup_migrate.agent import errors
@@ -75,8 +75,8 @@ class Port:
         self._test.fillings.abort(fakes.MIGRATION)
 
     def used(self):
-        return {'disk0': (watch.dirty, watch.reason or '')
-                for watch in self._test.rig_.source.disk_watches()}
+        watch = self._test.rig_.query()
+        return {'disk0': (watch.dirty, watch.reason or '')}
 
     def forget(self):
         self._test.watchings.forget(fakes.MIGRATION)
@@ -103,7 +103,7 @@ class BuiltTest(case.SeedCase):
         self.fillings = fillings.Fillings(
             channels['destination'], self.index, agents,
             [str(self.directory)], str(self.directory / 'journals'), 0,
-            str(qemus.tool(binary, 'qemu-storage-daemon')))
+            str(qemus.tool(binary, 'qemu-storage-daemon')), {}.get)
         self.fillings.start()
         self.addCleanup(self.fillings.stop)
         self.watchings = watchings.Watchings(

@@ -8,6 +8,7 @@ import testtools
 
 from nova_dedup_migrate.rpc import disk_objects  # noqa: F401 registers
 from nova_dedup_migrate.rpc import objects
+from nova_dedup_migrate.rpc import watch_objects  # noqa: F401 registers
 from nova_dedup_migrate.tests import base as tests_base
 
 UUID = '0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'
@@ -28,6 +29,7 @@ FINGERPRINTS = {
     'DedupForgetRequest': '1.0-2be4a50e5906352b5a1105ebfb400d88',
     'DedupGuestReply': '1.0-da11eef3e2fcacb8429a546a77695259',
     'DedupGuestRequest': '1.0-fbb744a0906138ca7dbac84a633685b7',
+    'DedupHaveRequest': '1.0-bc6b1fe65dbadbbb4f4a3dd3341c3d7c',
     'DedupImageFile': '1.0-2c7ddc4778e10435f7e53c3ad12e0080',
     'DedupIncomingReply': '1.0-126cab5c5f936b62eea71b16105126cd',
     'DedupIncomingRequest': '1.0-c2635a5bf26dfa5983db582eedd2f418',
@@ -39,6 +41,8 @@ FINGERPRINTS = {
     'DedupSourceBytes': '1.0-df8601bc220f13a4454097326f046c3a',
     'DedupSurveyReply': '1.0-4058934943a559fadfe371ab0c2a05e1',
     'DedupSurveyRequest': '1.0-ce8a640d9ad5000ef168bfaaf8861901',
+    'DedupWatchReply': '1.0-0c6b50471b2018458375b5fac26e6bf4',
+    'DedupWatchRequest': '1.0-e6cb95018f5e4972f62a661ada188587',
 }
 
 
