@@ -95,10 +95,12 @@ class Fillings:
         for filling in fillings:
             filling.wait(None)
 
-    def fill(self, ctxt: object, request: disk_objects.DedupFillRequest
+    def fill(self, ctxt: object, request: disk_objects.DedupFillRequest,
+             on_done: Callable[[], None] = lambda: None
              ) -> disk_objects.DedupFillingReply:
         """Begin to build a disk, or return how far it is.
 
+        :param on_done: called when it has been built
         :raises FillRefused:
         """
         key = (request.migration_uuid, request.target)
@@ -110,7 +112,8 @@ class Fillings:
             filling = self._known.get(key)
             if filling is None or filling.failed:
                 self._check_room(request)
-                filling = _Filling(self, ctxt, request, self._journal(key))
+                filling = _Filling(self, ctxt, request, self._journal(key),
+                                   on_done)
                 self._known[key] = filling
                 filling.start()
         return filling.reply(0.0)
@@ -163,12 +166,13 @@ class _Filling:
     """One disk, in a thread of its own."""
 
     def __init__(self, owner: Fillings, ctxt: object,
-                 request: disk_objects.DedupFillRequest, journal: str
-                 ) -> None:
+                 request: disk_objects.DedupFillRequest, journal: str,
+                 on_done: Callable[[], None]) -> None:
         self._owner = owner
         self._ctxt = ctxt
         self._request = request
         self._journal = journal
+        self._on_done = on_done
         self._ended = threading.Event()
         self._aborted = threading.Event()
         self._run: rebuild.Rebuild | None = None
@@ -229,6 +233,7 @@ class _Filling:
             for attempt in range(1, ATTEMPTS + 1):
                 try:
                     self._attempt()
+                    self._on_done()
                     break
                 except (channel_errors.ChannelBroken,
                         rpc_errors.AgentUnavailable) as error:

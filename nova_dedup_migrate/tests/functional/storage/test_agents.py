@@ -15,8 +15,10 @@ from nova_dedup_migrate.agent import disk_channel
 from nova_dedup_migrate.agent import errors
 from nova_dedup_migrate.agent import fillings
 from nova_dedup_migrate.agent import owners
+from nova_dedup_migrate.agent import replicas
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import disk_objects
+from nova_dedup_migrate.rpc import replica_objects
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import scan
 from nova_dedup_migrate.storage.channel import services
@@ -255,6 +257,32 @@ class AgentsTest(world.Case):
         found = self.bytes(reply)
         self.assertGreater(found['kept'],
                            self.count(self.data[:150]) - 2 * 65536)
+        self.check()
+
+    def test_prepared(self):
+        """After a replica the source has no block left to send."""
+        kept = replicas.Replicas(
+            str(self.directory / 'replicas'), 1 << 30, self.fillings,
+            self.indexes['destination'], lambda instance: False)
+        kept.start()
+        self.addCleanup(kept.stop)
+        self.watch(send=True)
+        kept.prepare({}, replica_objects.DedupPrepareRequest(
+            fill=self.request(source_blocks=True), lease=600.0,
+            data=len(self.plain)))
+        self.eventually(lambda: kept.list().replicas[0].state == 'done',
+                        'the replica is built')
+        self.fillings.abort(MIGRATION)
+        # the guest writes meanwhile
+        new = os.urandom(2 * BLOCK)
+        self.disk.data[250 * BLOCK:252 * BLOCK] = new
+        self.plain = bytes(self.disk.data)
+        self.proven.clear()
+        reply = self.finish(source_blocks=True, neighbours=[], images=[])
+        self.assertEqual('done', reply.state)
+        self.assertEqual(len(self.plain), sum(self.bytes(reply).values()))
+        self.assertGreater(self.bytes(reply)['local'],
+                           self.count(self.data) // 2)
         self.check()
 
     def test_outside(self):
