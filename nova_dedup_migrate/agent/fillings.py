@@ -25,11 +25,13 @@ from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.storage import bitmap
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import errors as storage_errors
+from nova_dedup_migrate.storage import journal as journals
 from nova_dedup_migrate.storage import layers
 from nova_dedup_migrate.storage import rebuild
 from nova_dedup_migrate.storage import writer
 from nova_dedup_migrate.storage.channel import client
 from nova_dedup_migrate.storage.channel import errors as channel_errors
+from nova_dedup_migrate.storage.index import fingerprints
 from nova_dedup_migrate.storage.index import store
 from nova_dedup_migrate.storage.libnbd import nbd
 from nova_dedup_migrate.storage.sources import base as sources
@@ -95,12 +97,10 @@ class Fillings:
         for filling in fillings:
             filling.wait(None)
 
-    def fill(self, ctxt: object, request: disk_objects.DedupFillRequest,
-             on_done: Callable[[], None] = lambda: None
+    def fill(self, ctxt: object, request: disk_objects.DedupFillRequest
              ) -> disk_objects.DedupFillingReply:
         """Begin to build a disk, or return how far it is.
 
-        :param on_done: called when it has been built
         :raises FillRefused:
         """
         key = (request.migration_uuid, request.target)
@@ -112,8 +112,7 @@ class Fillings:
             filling = self._known.get(key)
             if filling is None or filling.failed:
                 self._check_room(request)
-                filling = _Filling(self, ctxt, request, self._journal(key),
-                                   on_done)
+                filling = _Filling(self, ctxt, request, self._journal(key))
                 self._known[key] = filling
                 filling.start()
         return filling.reply(0.0)
@@ -166,13 +165,12 @@ class _Filling:
     """One disk, in a thread of its own."""
 
     def __init__(self, owner: Fillings, ctxt: object,
-                 request: disk_objects.DedupFillRequest, journal: str,
-                 on_done: Callable[[], None]) -> None:
+                 request: disk_objects.DedupFillRequest, journal: str
+                 ) -> None:
         self._owner = owner
         self._ctxt = ctxt
         self._request = request
         self._journal = journal
-        self._on_done = on_done
         self._ended = threading.Event()
         self._aborted = threading.Event()
         self._run: rebuild.Rebuild | None = None
@@ -233,7 +231,6 @@ class _Filling:
             for attempt in range(1, ATTEMPTS + 1):
                 try:
                     self._attempt()
-                    self._on_done()
                     break
                 except (channel_errors.ChannelBroken,
                         rpc_errors.AgentUnavailable) as error:
@@ -266,7 +263,8 @@ class _Filling:
                 self._disk(), self._sources(),
                 rebuild.Limits(seconds=request.seconds,
                                reserve=owner.reserve),
-                self._note, request.reuse, owner.program, owner.roots)
+                self._note, self._index, request.reuse, owner.program,
+                owner.roots)
             self._run = run
             if self._aborted.is_set():
                 run.abort()
@@ -274,6 +272,18 @@ class _Filling:
                 bitmap.of_extents(ranges, blocks.BLOCK, request.size)))
             channel.proven(rebuilt.proven, rebuilt.canary)
             self._rebuilt = rebuilt
+
+    def _index(self, journal: journals.Journal) -> None:
+        """Enter what was built into the index: nothing has to be read.
+
+        In a qcow2 image blocks are elsewhere than in the disk.
+        """
+        request = self._request
+        if request.image.format == 'raw':
+            found = fingerprints.of_journal(journal, os.stat(
+                request.image.path))
+            self._owner.index.add(request.image.path, request.project_id,
+                                  found.stat, found.digests, found.numbers)
 
     def _disk(self) -> rebuild.Disk:
         request = self._request

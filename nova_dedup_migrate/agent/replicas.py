@@ -35,7 +35,6 @@ from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import fields
 from nova_dedup_migrate.rpc import replica_objects
 from nova_dedup_migrate.storage import blocks
-from nova_dedup_migrate.storage.index import fingerprints
 from nova_dedup_migrate.storage.index import store
 
 LOG = logging.getLogger(__name__)
@@ -133,8 +132,7 @@ class Replicas:
                                                      format='raw')
             fill.backing = []
             fill.reuse = there
-            return self._fillings.fill(ctxt, fill, lambda: self._enter(
-                path, fill.project_id))
+            return self._fillings.fill(ctxt, fill)
 
     def _check_space(self, fill: disk_objects.DedupFillRequest, path: str,
                      data: int) -> None:
@@ -146,13 +144,6 @@ class Replicas:
             raise _refused(fill, 'replicas would take %d bytes, more than '
                            '[dedup_migrate] replicas_max_bytes'
                            % (others + data))
-
-    def _enter(self, path: str, project: str) -> None:
-        """Enter a replica that has been built into the index."""
-        with open(path, 'rb') as file:
-            found = fingerprints.fingerprint(file.fileno())
-        self._index.add(path, project, found.stat, found.digests,
-                        found.numbers)
 
     def files(self) -> dict[str, str]:
         """Return path -> owner, for the indexer."""

@@ -24,6 +24,7 @@ from nova_dedup_migrate.storage import scan
 from nova_dedup_migrate.storage.channel import services
 from nova_dedup_migrate.storage.index import fingerprints
 from nova_dedup_migrate.storage.index import store
+from nova_dedup_migrate.storage.sources import local
 from nova_dedup_migrate.storage.sources import source
 from nova_dedup_migrate.tests.functional.storage import world
 from nova_dedup_migrate.tests.unit.storage import memory
@@ -137,6 +138,14 @@ class AgentsTest(world.Case):
                           'neighbour': self.count(self.data[150:220]),
                           'zero': zeros}, self.bytes(reply))
         self.assertGreater(self.check(), zeros)
+        # what was built is indexed without being read
+        known = local.LocalSource(self.indexes['destination'], ['p1'],
+                                  [str(self.directory)])
+        wanted = [blocks.Block(blocks.digest(data), 0, len(data))
+                  for data in self.data[:220] if any(data)]
+        for block, data in zip(wanted[:64], known.read(wanted[:64]),
+                               strict=True):
+            self.assertEqual(block.digest, blocks.digest(data))
         self.assertEqual([], os.listdir(self.directory / 'journals'))
 
     def test_blocks_from_the_source(self):

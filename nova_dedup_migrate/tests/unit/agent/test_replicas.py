@@ -16,6 +16,7 @@ from nova_dedup_migrate.agent import replicas
 from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import replica_objects
 from nova_dedup_migrate.storage import blocks
+from nova_dedup_migrate.storage.index import fingerprints
 from nova_dedup_migrate.storage.index import store
 from nova_dedup_migrate.tests import base
 
@@ -43,11 +44,13 @@ class ReplicasTest(base.TestCase):
                                  self.filled, self.index,
                                  self.here.__contains__)
 
-    def fill(self, ctxt, request, on_done):
+    def fill(self, ctxt, request):
         self.request = request
         with open(request.image.path, 'r+b') as file:
             file.write(self.data)
-        on_done()
+            found = fingerprints.fingerprint(file.fileno())
+        self.index.add(request.image.path, request.project_id, found.stat,
+                       found.digests, found.numbers)
         return disk_objects.DedupFillingReply(state='done')
 
     def prepare(self, target='vda', lease=60.0, size=8 * BLOCK,
