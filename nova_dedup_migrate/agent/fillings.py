@@ -174,6 +174,7 @@ class _Filling:
         self._ended = threading.Event()
         self._aborted = threading.Event()
         self._run: rebuild.Rebuild | None = None
+        self._channel: client.Channel | None = None
         self._progress = rebuild.Progress(0, 0, 0, {})
         self._rebuilt: rebuild.Rebuilt | None = None
         self._failure = ''
@@ -194,8 +195,12 @@ class _Filling:
 
     def abort(self) -> None:
         self._aborted.set()
-        if self._run is not None:
-            self._run.abort()
+        run, channel = self._run, self._channel
+        if run is not None:
+            run.abort()
+        if channel is not None:
+            # It may wait for the manifest.
+            channel.close()
 
     def wait(self, seconds: float | None) -> None:
         self._ended.wait(seconds)
@@ -234,7 +239,7 @@ class _Filling:
                     break
                 except (channel_errors.ChannelBroken,
                         rpc_errors.AgentUnavailable) as error:
-                    if attempt == ATTEMPTS:
+                    if attempt == ATTEMPTS or self._aborted.is_set():
                         raise
                     LOG.warning('Disk %s of instance %s: %s. Attempt %d of '
                                 '%d follows.', request.target,
@@ -259,6 +264,7 @@ class _Filling:
         with contextlib.ExitStack() as stack:
             channel = self._connect(request.source, request.target)
             stack.callback(channel.close)
+            self._channel = channel
             run = rebuild.Rebuild(
                 self._disk(), self._sources(),
                 rebuild.Limits(seconds=request.seconds,
@@ -267,7 +273,7 @@ class _Filling:
                 owner.roots)
             self._run = run
             if self._aborted.is_set():
-                run.abort()
+                raise storage_errors.Aborted(path=request.image.path)
             rebuilt = run.run(lambda ranges: channel.manifest(
                 bitmap.of_extents(ranges, blocks.BLOCK, request.size)))
             channel.proven(rebuilt.proven, rebuilt.canary)

@@ -4,7 +4,7 @@
 import hashlib
 import importlib.util
 import os
-import time
+import threading
 import unittest
 from unittest import mock
 
@@ -232,16 +232,17 @@ class AgentsTest(world.Case):
         self.assertIn('has been replaced', reply.reason)
 
     def test_aborted(self):
-        begun = []
+        begun, end = [], threading.Event()
+        self.addCleanup(end.set)
 
         def stalled(ranges):
             stream = scan.scan(self.disk, lambda *span: None, wanted=ranges,
                                granularity=65536)
             yield next(stream)
             begun.append(True)
-            for part in stream:
-                time.sleep(0.2)
-                yield part
+            # the source is silent
+            end.wait(60)
+            yield from stream
 
         self.watch(stalled)
         self.fillings.fill({}, self.request())
