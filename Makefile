@@ -167,6 +167,18 @@ N = 10
 soak: both ## Migrate N guests at random, with faults; check all memory
 	$(RUN) python -m benchmarks.soak --runs $(N) $(ARGS)
 
+.PHONY: install-matrix
+install-matrix: lab-env ## Install beside Nova in each way that there is
+	$(RUN_LAB) tools/install-matrix $(ARGS)
+
+.PHONY: package-env
+package-env: ## The same, and what builds and checks packages
+	@tools/bootstrap package
+
+.PHONY: devstack-check
+devstack-check: package-env ## Check the DevStack plugin; run its phases twice
+	$(RUN_LAB) tools/devstack-check $(ARGS)
+
 .PHONY: clean
 clean: ## Remove what was built in this directory (not the cache)
 	rm -rf build cover dist doc/build releasenotes/build .stestr *.egg-info

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Installed as nova.virt.dedup_migrate, where Nova looks for drivers.
+"""The module that Nova imports as nova.virt.dedup_migrate (see finder).
 
 nova.conf: ``compute_driver = dedup_migrate.DedupMigrateLibvirtDriver``
 """
