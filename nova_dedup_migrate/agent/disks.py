@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+import functools
 import os
 
 from oslo_config import cfg
@@ -13,7 +14,9 @@ from nova_dedup_migrate.agent import fillings
 from nova_dedup_migrate.agent import indexer
 from nova_dedup_migrate.agent import local
 from nova_dedup_migrate.agent import owners
+from nova_dedup_migrate.agent import replicas
 from nova_dedup_migrate.agent import watchings
+from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.hypervisor import libvirt as libvirt_guests
 from nova_dedup_migrate.rpc import api as rpc_api
 from nova_dedup_migrate.rpc import watch_objects
@@ -36,6 +39,7 @@ class Disks:
     def __init__(self, conf: cfg.ConfigOpts, api: rpc_api.AgentAPI,
                  libvirt: local.LocalLibvirt, roots: Sequence[str]) -> None:
         options = conf.dedup_migrate
+        roots = (*roots, options.replicas_path)
         self.owners = owners.Owners(
             lambda: libvirt.host.connection,
             os.path.join(conf.instances_path,
@@ -57,9 +61,15 @@ class Disks:
             lambda uuid: libvirt_guests.LibvirtGuest(libvirt.host, uuid),
             self.channel, options.disk_read_rate or float('inf'))
         self._roots = roots
+        self.replicas = replicas.Replicas(
+            options.replicas_path, options.replicas_max_bytes,
+            self.fillings, self._index,
+            functools.partial(_is_here, libvirt))
         self._indexer = indexer.Indexer(
-            self._index, self.owners.files, roots, options.index_interval,
-            options.index_rate, libvirt.is_busy, options.index_max_load)
+            self._index, lambda: {**self.owners.files(),
+                                  **self.replicas.files()},
+            roots, options.index_interval, options.index_rate,
+            libvirt.is_busy, options.index_max_load)
         self._enabled = options.enabled
 
     def have(self, request: watch_objects.DedupHaveRequest) -> int:
@@ -81,11 +91,21 @@ class Disks:
         if self._enabled:
             self.fillings.start()
             self.channel.start()
+            self.replicas.start()
             self._indexer.start()
 
     def stop(self) -> None:
         self._indexer.stop()
+        self.replicas.stop()
         self.watchings.stop()
         self.fillings.stop()
         self.channel.stop()
         self._index.close()
+
+
+def _is_here(libvirt: local.LocalLibvirt, instance: str) -> bool:
+    """Return whether an instance is on this host, False if in doubt."""
+    try:
+        return libvirt.guest_state_at_once(instance) == 'here'
+    except hypervisor_errors.HypervisorError:
+        return False

@@ -19,6 +19,7 @@ from nova_dedup_migrate.agent import surveys as agent_surveys
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import objects
+from nova_dedup_migrate.rpc import replica_objects
 from nova_dedup_migrate.rpc import watch_objects
 
 #: Seconds a caller may wait for an event; it occupies a thread.
@@ -173,6 +174,22 @@ class Endpoint:
                     request: watch_objects.DedupHaveRequest) -> int:
         _check(request, watch_objects.DedupHaveRequest)
         return self._disks.have(request)
+
+    @messaging.expose
+    @messaging.expected_exceptions(errors.FillRefused)
+    def prepare_disk(self, ctxt: Any,
+                     request: replica_objects.DedupPrepareRequest
+                     ) -> disk_objects.DedupFillingReply:
+        _check(request, replica_objects.DedupPrepareRequest)
+        return self._disks.replicas.prepare(ctxt, request)
+
+    @messaging.expose
+    def list_replicas(self, ctxt: Any) -> replica_objects.DedupReplicas:
+        return self._disks.replicas.list()
+
+    @messaging.expose
+    def cancel_replicas(self, ctxt: Any, instance_uuid: str) -> int:
+        return self._disks.replicas.cancel(str(instance_uuid))
 
     @messaging.expose
     def set_public_images(self, ctxt: Any,

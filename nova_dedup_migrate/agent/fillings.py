@@ -25,11 +25,13 @@ from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.storage import bitmap
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import errors as storage_errors
+from nova_dedup_migrate.storage import journal as journals
 from nova_dedup_migrate.storage import layers
 from nova_dedup_migrate.storage import rebuild
 from nova_dedup_migrate.storage import writer
 from nova_dedup_migrate.storage.channel import client
 from nova_dedup_migrate.storage.channel import errors as channel_errors
+from nova_dedup_migrate.storage.index import fingerprints
 from nova_dedup_migrate.storage.index import store
 from nova_dedup_migrate.storage.libnbd import nbd
 from nova_dedup_migrate.storage.sources import base as sources
@@ -172,6 +174,7 @@ class _Filling:
         self._ended = threading.Event()
         self._aborted = threading.Event()
         self._run: rebuild.Rebuild | None = None
+        self._channel: client.Channel | None = None
         self._progress = rebuild.Progress(0, 0, 0, {})
         self._rebuilt: rebuild.Rebuilt | None = None
         self._failure = ''
@@ -192,8 +195,12 @@ class _Filling:
 
     def abort(self) -> None:
         self._aborted.set()
-        if self._run is not None:
-            self._run.abort()
+        run, channel = self._run, self._channel
+        if run is not None:
+            run.abort()
+        if channel is not None:
+            # It may wait for the manifest.
+            channel.close()
 
     def wait(self, seconds: float | None) -> None:
         self._ended.wait(seconds)
@@ -232,7 +239,7 @@ class _Filling:
                     break
                 except (channel_errors.ChannelBroken,
                         rpc_errors.AgentUnavailable) as error:
-                    if attempt == ATTEMPTS:
+                    if attempt == ATTEMPTS or self._aborted.is_set():
                         raise
                     LOG.warning('Disk %s of instance %s: %s. Attempt %d of '
                                 '%d follows.', request.target,
@@ -257,18 +264,32 @@ class _Filling:
         with contextlib.ExitStack() as stack:
             channel = self._connect(request.source, request.target)
             stack.callback(channel.close)
+            self._channel = channel
             run = rebuild.Rebuild(
                 self._disk(), self._sources(),
                 rebuild.Limits(seconds=request.seconds,
                                reserve=owner.reserve),
-                self._note, request.reuse, owner.program, owner.roots)
+                self._note, self._index, request.reuse, owner.program,
+                owner.roots)
             self._run = run
             if self._aborted.is_set():
-                run.abort()
+                raise storage_errors.Aborted(path=request.image.path)
             rebuilt = run.run(lambda ranges: channel.manifest(
                 bitmap.of_extents(ranges, blocks.BLOCK, request.size)))
             channel.proven(rebuilt.proven, rebuilt.canary)
             self._rebuilt = rebuilt
+
+    def _index(self, journal: journals.Journal) -> None:
+        """Enter what was built into the index: nothing has to be read.
+
+        In a qcow2 image blocks are elsewhere than in the disk.
+        """
+        request = self._request
+        if request.image.format == 'raw':
+            found = fingerprints.of_journal(journal, os.stat(
+                request.image.path))
+            self._owner.index.add(request.image.path, request.project_id,
+                                  found.stat, found.digests, found.numbers)
 
     def _disk(self) -> rebuild.Disk:
         request = self._request

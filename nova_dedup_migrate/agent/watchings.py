@@ -31,9 +31,9 @@ import threading
 
 from nova_dedup_migrate.agent import disk_channel
 from nova_dedup_migrate.agent import errors
+from nova_dedup_migrate.agent import exports
 from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import decode
-from nova_dedup_migrate.hypervisor import disk_export
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.rpc import watch_objects
@@ -180,6 +180,8 @@ class Watching:
                 option='target', value=target,
                 reason='the guest has no such disk') from None
         self.watch = guest.watch_disk(device)
+        self._export = exports.Export(
+            lambda: guest.exported_disk(self.watch.node_name))
         self._above_base = above_base
         self._rate = rate
         self._closed = threading.Event()
@@ -189,26 +191,10 @@ class Watching:
         self._canary: canaries.Canary | None = None
 
     def service(self) -> services.DiskService:
-        return services.DiskService(self.watch.size, self.scan, None,
-                                    self.prove)
-
-    @contextlib.contextmanager
-    def _reader(self) -> Iterator[nbd.NBD]:
-        """Give a connection to the disk.
-
-        :raises DiskUnreadable:
-        """
-        try:
-            with self.guest.exported_disk(self.watch.node_name) as path:
-                handle = extents.connection()
-                handle.set_export_name(disk_export.NAME)
-                handle.connect_unix(path)
-                try:
-                    yield handle
-                finally:
-                    handle.shutdown()
-        except (hypervisor_errors.HypervisorError, nbd.Error) as error:
-            raise storage_errors.DiskUnreadable(reason=error) from error
+        return services.DiskService(
+            self.watch.size, self.scan,
+            exports.ExportedSource(self._export, self.watch.size),
+            self.prove)
 
     def sample(self) -> tuple[int, list[str]]:
         """Return the bytes of data, estimated, and digests of some."""
@@ -216,7 +202,7 @@ class Watching:
         numbers = sorted(random.sample(range(total), min(total, _LOOKS)))
         data = []
         digests = []
-        with self._reader() as handle:
+        with self._export.connect() as handle:
             for number in numbers:
                 offset = number * blocks.BLOCK
                 length = blocks.length(number, self.watch.size)
@@ -244,7 +230,7 @@ class Watching:
 
         self.was_read = True
         pace = pacing.Pacer(Latency(self.guest), self._rate, self._closed)
-        with self._reader() as handle:
+        with self._export.connect() as handle:
             yield from scan.scan(handle, clear, pace, wanted,
                                  self._above_base, self.watch.granularity)
 

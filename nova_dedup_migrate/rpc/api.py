@@ -16,6 +16,7 @@ from nova_dedup_migrate.conf import upgrade_levels
 from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects
+from nova_dedup_migrate.rpc import replica_objects
 from nova_dedup_migrate.rpc import transport as rpc_transport
 from nova_dedup_migrate.rpc import watch_objects
 
@@ -76,7 +77,8 @@ class AgentAPI:
       forget_guest.
     * 1.1 - channel_offer, fill_disk, filling, abort_filling,
       set_public_images, watch_disk, arm_disk, release_disk,
-      forget_disks, have_blocks.
+      forget_disks, have_blocks, prepare_disk, list_replicas,
+      cancel_replicas.
 
     A method that needs a later version checks can_send_version() and
     falls back on an earlier one, with its objects as that version had
@@ -291,6 +293,34 @@ class AgentAPI:
         """Return how many of some blocks the index of a host has."""
         return self._call(ctxt, host, 'have_blocks', int, self._timeout,
                           '1.1', request=request)
+
+    def prepare_disk(self, ctxt: Any, host: str,
+                     request: replica_objects.DedupPrepareRequest
+                     ) -> disk_objects.DedupFillingReply:
+        """Have a host build a replica of a disk; filling() follows it.
+
+        :raises AgentRefused:
+        """
+        return self._call(ctxt, host, 'prepare_disk',
+                          disk_objects.DedupFillingReply, self._timeout,
+                          '1.1', request=request)
+
+    def list_replicas(self, ctxt: Any, host: str
+                      ) -> replica_objects.DedupReplicas:
+        """Return the replicas of a host."""
+        return self._call(ctxt, host, 'list_replicas',
+                          replica_objects.DedupReplicas, self._timeout,
+                          '1.1')
+
+    def cancel_replicas(self, ctxt: Any, host: str, instance_uuid: str
+                        ) -> int:
+        """Have a host remove the replicas of an instance.
+
+        :returns: how many there were
+        """
+        return self._call(ctxt, host, 'cancel_replicas', int,
+                          self._timeout, '1.1',
+                          instance_uuid=instance_uuid)
 
     def set_public_images(self, ctxt: Any, host: str,
                           images: Sequence[str]) -> bool:

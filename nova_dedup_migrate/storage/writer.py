@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import dataclasses
+import fcntl
 import json
 import logging
 import os
@@ -85,6 +86,7 @@ class Writer:
         with contextlib.ExitStack() as stack:
             self.fd = _open(image.path, roots, os.O_RDWR)
             stack.callback(os.close, self.fd)
+            self._own()
             self._directory = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix='dedup-writer-'))
             self._log = stack.enter_context(
@@ -99,6 +101,19 @@ class Writer:
             except (OSError, nbd.Error) as error:
                 raise self.failed(error) from error
             self._stack = stack.pop_all()
+
+    def _own(self) -> None:
+        """Keep other writers away: what one has proven the other changes.
+
+        The lock is also the daemon's, which has the same description open.
+        QEMU's own locks are between a daemon and a guest.
+        """
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise errors.TargetFailed(
+                path=self.path, reason='another process fills it: %s'
+                % error) from error
 
     def _start(self, image: Image, backing: Sequence[Image], program: str,
                roots: paths.Roots, direct: bool) -> None:

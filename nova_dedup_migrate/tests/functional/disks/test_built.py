@@ -53,13 +53,14 @@ class Port:
     def facts(self, target, watch):
         return planner_disks.DiskFacts(watch.data, len(watch.sample), 0)
 
-    def build(self, target, watch, seconds):
+    def build(self, target, watch, seconds, source_blocks=False):
         self._test.fillings.fill({}, disk_objects.DedupFillRequest(
             instance_uuid=fakes.INSTANCE, migration_uuid=fakes.MIGRATION,
             project_id='p1', target=target, image=self._test.image,
             backing=self._test.backing, size=watch.size,
             granularity=watch.granularity, watch=watch.watch,
-            source='source', seconds=seconds))
+            source='source', seconds=seconds,
+            source_blocks=source_blocks))
 
     def state(self, target, wait):
         return self._test.fillings.filling(disk_objects.DedupFillingRequest(
@@ -165,6 +166,26 @@ class BuiltTest(case.SeedCase):
         self.assertLess(copied, case.SIZE - HELD)
         (found,) = self.operation.disks
         self.assertEqual(found.mirrored, copied)
+        self.assert_same(self.rig_)
+
+    def test_blocks_from_the_source(self):
+        """What is nowhere else, its agent sends: all is proven."""
+        self.flat()
+        port = Port(self)
+        watch = port.watch('disk0')
+        port.build('disk0', watch, 60.0, source_blocks=True)
+        self.eventually(lambda: port.state('disk0', 1.0).state == 'done',
+                        'the disk is built')
+        found = {each.name: each.bytes
+                 for each in port.state('disk0', 0.0).sources}
+        self.assertGreaterEqual(found['source'], DATA - HELD)
+        self.assertEqual(case.SIZE, sum(found.values()))
+        port.arm('disk0')
+        self.rig_.start_target()
+        mark = self.rig_.begin_mirror()
+        # that of the canary
+        self.assertLessEqual(self.rig_.ready(mark), rig.GRANULE)
+        self.rig_.finish_mirror(mark)
         self.assert_same(self.rig_)
 
     def test_written_while_it_is_built(self):

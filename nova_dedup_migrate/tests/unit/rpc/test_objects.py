@@ -8,6 +8,7 @@ import testtools
 
 from nova_dedup_migrate.rpc import disk_objects  # noqa: F401 registers
 from nova_dedup_migrate.rpc import objects
+from nova_dedup_migrate.rpc import replica_objects  # noqa: F401 registers
 from nova_dedup_migrate.rpc import watch_objects  # noqa: F401 registers
 from nova_dedup_migrate.tests import base as tests_base
 
@@ -37,7 +38,10 @@ FINGERPRINTS = {
     'DedupLinkRequest': '1.0-6ed2e75dd6099cb77b16b703cd64782f',
     'DedupNodeAnswer': '1.0-a84958e346328e2fcbdd8d196bdc035a',
     'DedupNodeClaim': '1.0-77763d0fb7fd637dab92add1affc6ba5',
+    'DedupPrepareRequest': '1.0-91eb65164696524c867b225fba23e64a',
     'DedupPublicImages': '1.0-3da122d7a9744ec8a2b7583a77d9cf87',
+    'DedupReplica': '1.0-19331b40876968b8fe330e7f169d71b7',
+    'DedupReplicas': '1.0-23e6984f0b682bcea10c02a1d8ef82b2',
     'DedupSourceBytes': '1.0-df8601bc220f13a4454097326f046c3a',
     'DedupSurveyReply': '1.0-4058934943a559fadfe371ab0c2a05e1',
     'DedupSurveyRequest': '1.0-ce8a640d9ad5000ef168bfaaf8861901',
