@@ -220,7 +220,7 @@ _PAGE_CACHE = [
 _DISKS = [
     cfg.StrOpt(
         'disks',
-        default='auto',
+        default='off',
         choices=[
             ('auto', 'block migrations are prepared if that is predicted to '
                      'save min_gain of the time of copying the disks'),

@@ -76,8 +76,8 @@ class Port:
         self._test.fillings.abort(fakes.MIGRATION)
 
     def used(self):
-        watch = self._test.rig_.query()
-        return {'disk0': (watch.dirty, watch.reason or '')}
+        return {watch.device: (watch.dirty, watch.reason or '')
+                for watch in self._test.rig_.source.disk_watches()}
 
     def forget(self):
         self._test.watchings.forget(fakes.MIGRATION)
