@@ -122,6 +122,11 @@ unit: lab-env ## Run the unit tests
 fuzz: env ## Fuzz and stress the C files for half an hour
 	$(RUN) qemu/tests/run --fuzz-seconds 900 --stress-seconds 60 $(ARGS)
 
+.PHONY: fuzz-backups
+fuzz-backups: lab-env ## Fuzz what reads backups, 10^7 inputs of each parser
+	$(RUN_LAB) python -m cinder_backup_assist.tests.fuzz --rounds 10000000 \
+	    $(ARGS)
+
 .PHONY: functional
 functional: lab-env ## Run the tests that start QEMU
 	$(RUN_LAB) tools/test qemu functional $(ARGS)
