@@ -217,7 +217,30 @@ _OPERATIONS = [
              'its task state, so that the guest is not started twice.'),
 ]
 
-ALL_OPTS = _BASIC + _AGENT + _PAGE_CACHE + _OPERATIONS
+_BACKUPS = [
+    cfg.StrOpt(
+        'backup_transport_url',
+        secret=True,
+        help='Message bus of the daemons cinder-backup-assist, as '
+             'transport_url. Default: transport_url. A virtual host of its '
+             'own keeps compute hosts away from the queues of Cinder; see '
+             '[backup_assist] transport_url of cinder.conf.'),
+    cfg.StrOpt(
+        'backup_certificate',
+        help='File with the certificate of this host, in PEM, for '
+             'connections to cinder-backup-assist. Its subject alternative '
+             'name or common name has to be the host of nova-compute. '
+             'Without it backups are not read.'),
+    cfg.StrOpt(
+        'backup_certificate_key',
+        help='File with the key of backup_certificate, in PEM.'),
+    cfg.StrOpt(
+        'backup_ca_certificate',
+        help='File with certificates of the authorities, in PEM, that sign '
+             'the certificates of cinder-backup-assist.'),
+]
+
+ALL_OPTS = _BASIC + _AGENT + _PAGE_CACHE + _OPERATIONS + _BACKUPS
 
 
 def register_opts(conf):
