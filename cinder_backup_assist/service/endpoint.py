@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import oslo_messaging as messaging
+from oslo_utils import timeutils
 
 from cinder_backup_assist import errors
 from cinder_backup_assist import policy as assist_policy
@@ -51,10 +52,12 @@ class Endpoint:
     def find(self, ctxt: Any, request: objects.DedupBackupFindRequest
              ) -> objects.DedupBackupFindReply:
         self._check('find', request, objects.DedupBackupFindRequest)
+        # before the database is read
+        now = timeutils.utcnow().strftime(store_backups.TIME)
         return objects.DedupBackupFindReply(
             backups=self._backups.find(request.volume_id,
                                        request.project_id),
-            hosts=self._backups.hosts())
+            hosts=self._backups.hosts(), now=now)
 
     @messaging.expose
     @_REFUSALS

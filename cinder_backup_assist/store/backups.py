@@ -24,6 +24,8 @@ from cinder_backup_assist.store import drivers
 from nova_dedup_migrate.backups import objects as backup_objects
 
 _BINARY = 'cinder-backup'
+#: Times in answers, in UTC.
+TIME = '%Y-%m-%dT%H:%M:%SZ'
 
 
 class Backups:
@@ -84,7 +86,8 @@ class Backups:
         return backup_objects.DedupBackup(
             backup_id=backup.id, volume_id=backup.volume_id,
             status=backup.status or '', size=(backup.size or 0) * units.Gi,
-            data_timestamp=moment.strftime('%Y-%m-%dT%H:%M:%SZ'),
+            data_timestamp=moment.strftime(TIME),
+            of_snapshot=bool(backup.snapshot_id),
             chain_length=length, host=backup.host or '',
             usable=not reason, reason=reason)
 

@@ -52,6 +52,8 @@ class DedupBackup(objects.DedupObject):
         'chain_length': fields.CountField(1 << 20),
         # of the host of cinder-backup that made it
         'host': fields.TextField(255, default=''),
+        # of a snapshot: older than the backup itself
+        'of_snapshot': fields.FlagField(default=False),
         'usable': fields.FlagField(),
         # why it is not
         'reason': fields.TextField(objects.MAX_REASON, default=''),
@@ -62,6 +64,7 @@ class DedupBackup(objects.DedupObject):
 class DedupBackupFindReply(objects.DedupObject):
     """:ivar backups: the newest first
     :ivar hosts: on which cinder-backup runs; a daemon may be beside it
+    :ivar now: when backups was read, as their data_timestamp
     """
 
     VERSION = '1.0'
@@ -69,6 +72,7 @@ class DedupBackupFindReply(objects.DedupObject):
     fields = {
         'backups': fields.ObjectsField('DedupBackup', MAX_BACKUPS),
         'hosts': fields.TextsField(MAX_HOSTS, 255),
+        'now': fields.TextField(32),
     }
 
 

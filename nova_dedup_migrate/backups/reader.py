@@ -7,6 +7,7 @@ first; one that fails is left for another, and not used again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Iterator
 import contextlib
 import logging
@@ -28,18 +29,22 @@ class BackupReader:
     :param api: client of the daemons
     :param context: of connection.tls_context
     :param host: this one, as its certificate names it
+    :param accept: returns why a backup is not to be used, '' if it may
     :ivar backup: DedupBackup, after open()
     :ivar server: host of the daemon in use, after open()
     """
 
     def __init__(self, api: backups_api.BackupAssistAPI,
                  context: ssl.SSLContext, host: str, volume_id: str,
-                 project_id: str) -> None:
+                 project_id: str,
+                 accept: Callable[[objects.DedupBackup], str] | None = None
+                 ) -> None:
         self._api = api
         self._context = context
         self._host = host
         self._volume_id = volume_id
         self._project_id = project_id
+        self._accept = accept or (lambda backup: '')
         self._hosts: list[str] = []
         self._connection: connection.Connection | None = None
         self._ticket = ''
@@ -64,13 +69,17 @@ class BackupReader:
         found = self._api.find(objects.DedupBackupFindRequest(
             volume_id=self._volume_id, project_id=self._project_id,
             host=self._host))
-        self.backup = next(
-            (backup for backup in found.backups if backup.usable), None)
+        reasons = []
+        for backup in found.backups:
+            reason = backup.reason if not backup.usable else (
+                self._accept(backup))
+            if not reason:
+                self.backup = backup
+                break
+            reasons.append('backup %s: %s' % (backup.backup_id, reason))
         if self.backup is None:
-            raise errors.NoBackup(
-                volume_id=self._volume_id, reason='; '.join(
-                    'backup %s: %s' % (backup.backup_id, backup.reason)
-                    for backup in found.backups[:3]) or 'it has none')
+            raise errors.NoBackup(volume_id=self._volume_id, reason='; '.join(
+                reasons[:3]) or 'it has none')
         self._hosts = self._by_load(found.hosts)
         return self._connect('no daemon was found')
 

@@ -36,6 +36,8 @@ class BackupSource(base.Source):
     """Reads a volume's newest backup.
 
     :param backup: is opened, and closed with the source
+    :ivar size: bytes of the volume in the backup
+    :ivar fetched: bytes that came from the backup
     :raises SourceFailed: there is no backup that can be used
     """
 
@@ -48,7 +50,6 @@ class BackupSource(base.Source):
         self._windows: collections.OrderedDict[int, _Window] = (
             collections.OrderedDict())
         self._closed = False
-        #: bytes that came from the backup
         self.fetched = 0
         try:
             self._file: BinaryIO = backup.open()
@@ -62,7 +63,7 @@ class BackupSource(base.Source):
                 'its SHA-256 are of %d bytes each, and those of disks of %d. '
                 'Set the block size of the SHA-256 in cinder.conf back to '
                 'its default and make a full backup' % (unit, blocks.BLOCK))
-        self._size = backup.size
+        self.size = backup.size
         self._digests = numpy.memmap(
             self._file, 'u1', 'r', shape=(blocks.count(backup.size),
                                           blocks.DIGEST))
@@ -73,10 +74,6 @@ class BackupSource(base.Source):
     def digest(self, number: int) -> bytes:
         """Return the SHA-256 of a block of the backup."""
         return self._digests[number].tobytes()
-
-    def count(self) -> int:
-        """Return how many blocks the backup has."""
-        return len(self._digests)
 
     def read(self, wanted: Sequence[blocks.Block]) -> list[bytes | None]:
         if self._closed:
@@ -96,8 +93,8 @@ class BackupSource(base.Source):
     def _has(self, block: blocks.Block) -> bool:
         """Return whether a block is in the backup, at its place."""
         number, rest = divmod(block.offset, blocks.BLOCK)
-        return (not rest and block.offset + block.length <= self._size
-                and block.length == blocks.length(number, self._size)
+        return (not rest and block.offset + block.length <= self.size
+                and block.length == blocks.length(number, self.size)
                 and self._digests[number].tobytes() == block.digest)
 
     def _window(self, number: int) -> _Window:
@@ -115,7 +112,7 @@ class BackupSource(base.Source):
     def _fetch(self, number: int) -> _Window:
         window: _Window = {}
         start = number * WINDOW
-        length = min(WINDOW, self._size - start)
+        length = min(WINDOW, self.size - start)
         try:
             for frame in self._backup.stream([(start, length)]):
                 if frame.kind != frames.DATA:
