@@ -7,6 +7,7 @@ from oslo_config import cfg
 
 from nova_dedup_migrate.cmd import errors
 from nova_dedup_migrate.conf import dedup_migrate as options
+from nova_dedup_migrate.conf import nova
 from nova_dedup_migrate.conf import paths
 from nova_dedup_migrate.operations import store
 
@@ -25,8 +26,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
              'repeated')
 
 
-def open_store(arguments: argparse.Namespace) -> store.OperationStore:
-    """Return the operations of this host, with their reports.
+def load(arguments: argparse.Namespace) -> cfg.ConfigOpts:
+    """Return the configuration of this host.
 
     :param arguments: with the options of add_options
     :raises ConfigurationError: nova.conf cannot be used
@@ -39,8 +40,22 @@ def open_store(arguments: argparse.Namespace) -> store.OperationStore:
     conf = cfg.ConfigOpts()
     options.register_opts(conf)
     paths.register_opts(conf)
+    nova.register_opts(conf)
     try:
         conf(names, project='nova', prog=PROGRAM)
+    except (cfg.Error, ValueError) as error:
+        raise errors.ConfigurationError(reason=error) from error
+    return conf
+
+
+def open_store(arguments: argparse.Namespace) -> store.OperationStore:
+    """Return the operations of this host, with their reports.
+
+    :param arguments: with the options of add_options
+    :raises ConfigurationError: nova.conf cannot be used
+    """
+    conf = load(arguments)
+    try:
         return store.OperationStore(conf.dedup_migrate.operations_path,
                                     conf.dedup_migrate.operations_kept)
     except (cfg.Error, ValueError) as error:

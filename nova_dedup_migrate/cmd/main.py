@@ -13,10 +13,12 @@ from cliff import app
 from cliff import commandmanager
 import pbr.version
 
+from nova_dedup_migrate.cmd import backups
 from nova_dedup_migrate.cmd import configuration
 from nova_dedup_migrate.cmd import report
 
 COMMANDS: dict[str, Any] = {
+    'backups': backups.ListBackups,
     'report list': report.ListReports,
     'report rounds': report.ListRounds,
     'report show': report.ShowReport,

@@ -238,6 +238,31 @@ _BACKUPS = [
         'backup_ca_certificate',
         help='File with certificates of the authorities, in PEM, that sign '
              'the certificates of cinder-backup-assist.'),
+    cfg.StrOpt(
+        'volumes_path',
+        default='$state_path/dedup_migrate/volumes',
+        help='Directory of what is recorded about volumes of the instances '
+             'of this host, and of swaps of volumes that are to be settled '
+             'if nova-compute ends meanwhile. $state_path is the option of '
+             '[DEFAULT].'),
+    cfg.IntOpt(
+        'volume_watch_interval',
+        default=300,
+        min=0,
+        max=86400,
+        help='Seconds between two checks that QEMU records the writes to '
+             'each volume in use. A volume that moves to another backend '
+             'is filled from a backup if that was begun later than the '
+             'record. 0: writes are not recorded. Without '
+             'backup_certificate they are not, either.'),
+    cfg.IntOpt(
+        'volume_fill_time',
+        default=14400,
+        min=1,
+        max=604800,
+        mutable=True,
+        help='Seconds for filling a new volume from a backup. After that '
+             'the volume is copied in full.'),
 ]
 
 ALL_OPTS = _BASIC + _AGENT + _PAGE_CACHE + _OPERATIONS + _BACKUPS

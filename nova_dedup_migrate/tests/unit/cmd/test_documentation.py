@@ -57,7 +57,7 @@ class OptionsTest(base.TestCase):
     def test_commands(self):
         for name in main.COMMANDS:
             self.assertRegex(self.command,
-                             r'(?m)^%s( \[UUID\])?$' % re.escape(name))
+                             r'(?m)^%s( \[UUID\]| SERVER\|VOLUME)?$' % re.escape(name))
 
     def test_options(self):
         expected = options(help_text(main.main, ['--help']))
@@ -73,7 +73,7 @@ class OptionsTest(base.TestCase):
         for name, text in self.helps().items():
             if name not in main.COMMANDS:
                 continue
-            section = re.split(r'(?m)^%s( \[UUID\])?$' % re.escape(name),
+            section = re.split(r'(?m)^%s( \[UUID\]| SERVER\|VOLUME)?$' % re.escape(name),
                                self.command)[-1]
             section = re.split('\n---+\n', section)[1]
             self.assertEqual(set(), options(text) - common
