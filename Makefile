@@ -48,6 +48,11 @@ bench-shared-storage: both ## Measure against stock as the first paper does
 bench-overhead: both ## Measure what recording guest I/O costs
 	$(RUN) python -m benchmarks.overhead $(ARGS)
 
+.PHONY: bench-volumes
+bench-volumes: lab-env ## Move a volume from its backups; compare with a full copy
+	@qemu/build patched >/dev/null
+	$(RUN_LAB) python -m benchmarks.volumes $(ARGS)
+
 .PHONY: bench-page-cache
 bench-page-cache: lab-ready ## Measure as the second paper does, in the lab
 	$(RUN_LAB) python -m benchmarks.page_cache $(ARGS)

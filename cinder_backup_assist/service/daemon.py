@@ -51,7 +51,7 @@ class AssistDaemon:
             transport or messaging.get_rpc_transport(
                 conf, options.transport_url),
             conf.host, [endpoint.Endpoint(
-                'https://%s:%d' % (address, self.web.port),
+                conf.host, 'https://%s:%d' % (address, self.web.port),
                 options.ticket_lifetime, store, backups.Backups(store),
                 self._tickets, policy.Policy(conf), self._metrics)],
             topic=api.TOPIC)

@@ -23,17 +23,19 @@ _REFUSALS = messaging.expected_exceptions(errors.AssistError)
 
 
 class Endpoint:
-    """:param url: of the data port
+    """:param host: of this daemon
+    :param url: of the data port
     :param lifetime: seconds of a ticket
     """
 
     target = messaging.Target(version='1.0')
 
-    def __init__(self, url: str, lifetime: float, store: drivers.BackupStore,
-                 backups: store_backups.Backups,
+    def __init__(self, host: str, url: str, lifetime: float,
+                 store: drivers.BackupStore, backups: store_backups.Backups,
                  tickets: service_tickets.Tickets,
                  policy: assist_policy.Policy,
                  metrics: service_metrics.Metrics) -> None:
+        self._host = host
         self._url = url
         self._lifetime = lifetime
         self._store = store
@@ -57,7 +59,8 @@ class Endpoint:
         return objects.DedupBackupFindReply(
             backups=self._backups.find(request.volume_id,
                                        request.project_id),
-            hosts=self._backups.hosts(), now=now)
+            # this one is up, whatever the record of its cinder-backup is
+            hosts=sorted({self._host, *self._backups.hosts()}), now=now)
 
     @messaging.expose
     @_REFUSALS

@@ -73,7 +73,7 @@ class Backups:
             cinder_context.get_admin_context(),
             {'binary': _BINARY, 'disabled': False})
         return sorted({service.host for service in services
-                       if service.is_up})[:backup_objects.MAX_HOSTS]
+                       if service.is_up})[:backup_objects.MAX_HOSTS - 1]
 
     def _describe(self, context: Any, backup: Any, known: dict[str, Any]
                   ) -> backup_objects.DedupBackup:

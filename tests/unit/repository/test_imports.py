@@ -13,7 +13,8 @@ _MAY = {
     'testkit': ('nova_dedup_migrate',),
     'guests': ('nova_dedup_migrate', 'testkit'),
     'lab': ('nova_dedup_migrate', 'testkit', 'guests'),
-    'benchmarks': ('nova_dedup_migrate', 'testkit', 'guests', 'lab'),
+    'benchmarks': ('nova_dedup_migrate', 'cinder_backup_assist', 'testkit',
+                   'guests', 'lab'),
 }
 #: What is run or loaded by name: pyproject.toml, the .pth file, finder.py.
 _ROOTS = ('nova_dedup_migrate.cmd.agent', 'nova_dedup_migrate.cmd.main',
@@ -24,9 +25,9 @@ _ROOTS = ('nova_dedup_migrate.cmd.agent', 'nova_dedup_migrate.cmd.main',
 #: The product's tests may use more than the product.
 _PRODUCT_TESTS = ('testkit', 'guests')
 #: Packages of the product that do without Nova.
-_WITHOUT_NOVA = ('agent', 'cmd', 'conf', 'hypervisor', 'identity', 'images',
-                 'operations', 'pagecache', 'planner', 'recovery', 'reports',
-                 'rpc')
+_WITHOUT_NOVA = ('agent', 'backups', 'cmd', 'conf', 'hypervisor', 'identity',
+                 'images', 'operations', 'pagecache', 'planner', 'recovery', 'reports',
+                 'rpc', 'storage', 'swaps')
 
 
 def imported(source):

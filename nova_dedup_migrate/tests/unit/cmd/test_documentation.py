@@ -42,6 +42,11 @@ def help_text(call, *arguments):
     return out.getvalue()
 
 
+def _title(name):
+    """Return the expression of a command's heading on the page."""
+    return r'(?m)^%s(?: \[UUID\]| SERVER\|VOLUME)?$' % re.escape(name)
+
+
 class OptionsTest(base.TestCase):
 
     def setUp(self):
@@ -56,8 +61,7 @@ class OptionsTest(base.TestCase):
 
     def test_commands(self):
         for name in main.COMMANDS:
-            self.assertRegex(self.command,
-                             r'(?m)^%s( \[UUID\]| SERVER\|VOLUME)?$' % re.escape(name))
+            self.assertRegex(self.command, _title(name))
 
     def test_options(self):
         expected = options(help_text(main.main, ['--help']))
@@ -73,8 +77,7 @@ class OptionsTest(base.TestCase):
         for name, text in self.helps().items():
             if name not in main.COMMANDS:
                 continue
-            section = re.split(r'(?m)^%s( \[UUID\]| SERVER\|VOLUME)?$' % re.escape(name),
-                               self.command)[-1]
+            section = re.split(_title(name), self.command)[-1]
             section = re.split('\n---+\n', section)[1]
             self.assertEqual(set(), options(text) - common
                              - options(section), name)
