@@ -42,7 +42,7 @@ from testkit import qemus
 
 _PAGE = 4096
 _NOT_COVERED = ('unlimited', 'failing')
-#: What QEMU is told where rates adapt: benchmarks/pacing.py.
+#: What QEMU is told where rates adapt: planner/pacing.py.
 _LAST_ROUND_MS = 20
 
 

@@ -16,13 +16,13 @@ from benchmarks import content as contents
 from benchmarks import options as demo_options
 from benchmarks import relay
 from benchmarks import storage
-from benchmarks.pacing import AdaptiveRate
 from guests.errors import GuestFailed
 from guests.synthetic import channel
 from guests.synthetic import disk
 from guests.synthetic import image
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import progress
+from nova_dedup_migrate.planner.pacing import AdaptiveRate
 from testkit import direct
 from testkit import memory
 from testkit import spec

@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The configuration of the command nova-dedup-migrate."""
 
+from __future__ import annotations
+
 import argparse
+from collections.abc import Iterator
+import contextlib
 
 from oslo_config import cfg
 
 from nova_dedup_migrate.cmd import errors
+from nova_dedup_migrate.conf import agent as agent_options
 from nova_dedup_migrate.conf import dedup_migrate as options
 from nova_dedup_migrate.conf import nova
 from nova_dedup_migrate.conf import paths
 from nova_dedup_migrate.operations import store
+from nova_dedup_migrate.storage.index import store as index_store
 
 PROGRAM = 'nova-dedup-migrate'
 
@@ -26,6 +32,40 @@ def add_options(parser: argparse.ArgumentParser) -> None:
              'repeated')
 
 
+def open_store(arguments: argparse.Namespace) -> store.OperationStore:
+    """Return the operations of this host, with their reports.
+
+    :param arguments: with the options of add_options
+    :raises ConfigurationError: nova.conf cannot be used
+    """
+    conf = load(arguments)
+    try:
+        return store.OperationStore(conf.dedup_migrate.operations_path,
+                                    conf.dedup_migrate.operations_kept)
+    except (cfg.Error, ValueError) as error:
+        raise errors.ConfigurationError(reason=error) from error
+
+
+@contextlib.contextmanager
+def open_index(arguments: argparse.Namespace, writable: bool = False
+               ) -> Iterator[index_store.Index]:
+    """Give the index of this host.
+
+    :param arguments: with the options of add_options
+    :raises ConfigurationError: nova.conf cannot be used
+    :raises StorageError: there is no index, or it is in use
+    """
+    conf = load(arguments)
+    try:
+        index = index_store.Index(conf.dedup_migrate.index_path,
+                                  conf.dedup_migrate.index_max_entries,
+                                  writable)
+    except (cfg.Error, OSError) as error:
+        raise errors.ConfigurationError(reason=error) from error
+    with contextlib.closing(index):
+        yield index
+
+
 def load(arguments: argparse.Namespace) -> cfg.ConfigOpts:
     """Return the configuration of this host.
 
@@ -39,6 +79,7 @@ def load(arguments: argparse.Namespace) -> cfg.ConfigOpts:
             names += [option, value]
     conf = cfg.ConfigOpts()
     options.register_opts(conf)
+    agent_options.register_opts(conf)
     paths.register_opts(conf)
     nova.register_opts(conf)
     try:
@@ -46,17 +87,3 @@ def load(arguments: argparse.Namespace) -> cfg.ConfigOpts:
     except (cfg.Error, ValueError) as error:
         raise errors.ConfigurationError(reason=error) from error
     return conf
-
-
-def open_store(arguments: argparse.Namespace) -> store.OperationStore:
-    """Return the operations of this host, with their reports.
-
-    :param arguments: with the options of add_options
-    :raises ConfigurationError: nova.conf cannot be used
-    """
-    conf = load(arguments)
-    try:
-        return store.OperationStore(conf.dedup_migrate.operations_path,
-                                    conf.dedup_migrate.operations_kept)
-    except (cfg.Error, ValueError) as error:
-        raise errors.ConfigurationError(reason=error) from error

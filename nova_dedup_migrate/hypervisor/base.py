@@ -153,12 +153,17 @@ class Guest(abc.ABC):
 
     @abc.abstractmethod
     def arm_dedup(self, copy: str = 'shared', disks: Iterable[dict] = (),
-                  resend: bool = True) -> None:
+                  resend: bool = True, records: bool = True,
+                  compression: dict[str, int] | None = None) -> None:
         """Let the next migration leave out what storage holds.
 
         :param copy: shared or own, where the destination has the disks
         :param disks: exceptions, as DedupDisk of the QMP schema
         :param resend: send unfetched pages in full when the link idles
+        :param records: False to leave nothing out
+        :param compression: how to compress the pages that are sent, as
+            DedupCompression of the QMP schema; {} for what is best, None
+            for not at all
         """
 
     @abc.abstractmethod
@@ -168,6 +173,10 @@ class Guest(abc.ABC):
     @abc.abstractmethod
     def allow_downtime(self, milliseconds: int) -> None:
         """Let the migration under way stop the guest for so long."""
+
+    @abc.abstractmethod
+    def limit_bandwidth(self, bytes_per_s: int) -> None:
+        """Let the migration under way send so much, until it is changed."""
 
     @abc.abstractmethod
     def load_dedup_map(self, fd: int) -> None:

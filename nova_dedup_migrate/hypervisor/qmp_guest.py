@@ -138,8 +138,13 @@ class QmpGuest(base.Guest):
         self._dedup('x-dedup-track', enable=enable)
 
     def arm_dedup(self, copy: str = 'shared', disks: Iterable[dict] = (),
-                  resend: bool = True) -> None:
-        arguments = {'disks': list(disks)} if disks else {}
+                  resend: bool = True, records: bool = True,
+                  compression: dict[str, int] | None = None) -> None:
+        arguments: dict[str, object] = {'disks': list(disks)} if disks else {}
+        if not records:
+            arguments['records'] = False
+        if compression is not None:
+            arguments['compression'] = compression
         self._dedup('x-dedup-arm', copy=copy, resend=resend, **arguments)
 
     def disarm_dedup(self) -> None:
@@ -148,6 +153,10 @@ class QmpGuest(base.Guest):
     def allow_downtime(self, milliseconds: int) -> None:
         self.qmp('migrate-set-parameters',
                  **{'downtime-limit': milliseconds})
+
+    def limit_bandwidth(self, bytes_per_s: int) -> None:
+        self.qmp('migrate-set-parameters',
+                 **{'max-bandwidth': bytes_per_s})
 
     def pass_fd(self, fd: int, purpose: str) -> str:
         """Pass a file descriptor, return its name for a command.

@@ -13,6 +13,8 @@ import dataclasses
 import hashlib
 
 BLOCK = 32 << 10
+#: Formats of images that are written.
+FORMATS = ('raw', 'qcow2')
 #: Bytes of a digest.
 DIGEST = 32
 #: Bytes of the largest disk that is built: 16 TiB.

@@ -11,21 +11,19 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from typing import Any
 
-import nbd
-
 from nova_dedup_migrate.storage import blocks
+from nova_dedup_migrate.storage.libnbd import nbd
 
 DATA, ZERO, ABSENT = range(3)
 DEPTH = 'qemu:allocation-depth'
-CONTEXTS = (nbd.CONTEXT_BASE_ALLOCATION, DEPTH)
 #: Answers that are taken for one range; what is left is read.
 _MAX_ANSWERS = 4096
 
 
 def connection() -> nbd.NBD:
-    """Return a handle that is to be connected, which asks for CONTEXTS."""
+    """Return a handle that is to be connected, with what kinds() needs."""
     handle = nbd.NBD()
-    for context in CONTEXTS:
+    for context in (nbd.CONTEXT_BASE_ALLOCATION, DEPTH):
         handle.add_meta_context(context)
     return handle
 

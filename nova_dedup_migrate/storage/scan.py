@@ -15,12 +15,11 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 import dataclasses
 
-import nbd
-
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import errors
 from nova_dedup_migrate.storage import extents as disk_extents
 from nova_dedup_migrate.storage import manifest
+from nova_dedup_migrate.storage.libnbd import nbd
 
 #: Bytes that are cleared and read in one step.
 STEP = 2 << 20
@@ -48,7 +47,7 @@ def scan(disk: nbd.NBD, clear: Callable[[int, int], None],
     """Yield the bytes of the manifest of a disk.
 
     :param disk: connected to the node of the running guest, with the
-        metadata contexts of extents.CONTEXTS
+        metadata contexts of extents.connection()
     :param clear: called with offset and length, in bytes, before these
         are read
     :param pace: called with the length before each step; it waits as long

@@ -13,8 +13,6 @@ import queue
 import threading
 from typing import Self
 
-import nbd
-
 from nova_dedup_migrate.storage import bitmap
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import canary as canaries
@@ -24,6 +22,7 @@ from nova_dedup_migrate.storage import fetch
 from nova_dedup_migrate.storage import journal as journals
 from nova_dedup_migrate.storage import manifest
 from nova_dedup_migrate.storage import writer
+from nova_dedup_migrate.storage.libnbd import nbd
 from nova_dedup_migrate.storage.sources import base
 
 #: Blocks of one batch, as sources take them.

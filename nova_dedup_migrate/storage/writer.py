@@ -30,19 +30,21 @@ import stat
 import subprocess
 import tempfile
 
-import nbd
-
 from nova_dedup_migrate.images import paths
+from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import errors
 from nova_dedup_migrate.storage import extents
+from nova_dedup_migrate.storage.libnbd import nbd
 
 LOG = logging.getLogger(__name__)
 
-FORMATS = ('raw', 'qcow2')
 #: Seconds for the daemon to answer, and to end after SIGTERM.
 START = 20.0
 STOP = 20.0
 _EXPORT = 'target'
+#: The daemon ends with the thread that has started it, whatever kills that:
+#: it must not write to a disk that somebody else goes on with.
+_WITH_PARENT = ('setpriv', '--pdeathsig', 'KILL', '--')
 #: Bytes of its messages that an error has.
 _MESSAGE = 1024
 
@@ -55,13 +57,13 @@ class Image:
     format: str
 
     def __post_init__(self) -> None:
-        if self.format not in FORMATS:
+        if self.format not in blocks.FORMATS:
             raise ValueError('format %r of %s is none of %s' % (
-                self.format, self.path, ', '.join(FORMATS)))
+                self.format, self.path, ', '.join(blocks.FORMATS)))
 
 
 class Writer:
-    """A running daemon.
+    """A running daemon; it ends with the thread that makes this.
 
     :param image: the target, which exists
     :param backing: its backing files, from the one below it down; must be
@@ -104,7 +106,7 @@ class Writer:
             listener.bind(self._address)
             listener.listen(16)
             numbers = [listener.fileno(), self.fd]
-            arguments = [program]
+            arguments = [*_WITH_PARENT, program]
             below = None
             for index, each in reversed(list(enumerate(backing))):
                 fd = _open(each.path, roots, os.O_RDONLY)

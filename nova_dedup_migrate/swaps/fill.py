@@ -21,13 +21,12 @@ import hashlib
 import io
 import random
 
-import nbd
-
 from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import disk_export
 from nova_dedup_migrate.hypervisor import watching
 from nova_dedup_migrate.storage import bitmap
 from nova_dedup_migrate.storage import blocks
+from nova_dedup_migrate.storage import libnbd
 from nova_dedup_migrate.storage import manifest
 from nova_dedup_migrate.storage import rebuild
 from nova_dedup_migrate.storage import writer
@@ -71,6 +70,9 @@ def fill(guest: hypervisor.Guest, record: watches.Record,
     :raises StorageError: likewise
     :raises HypervisorError: likewise
     """
+    if libnbd.nbd is None:
+        raise errors.NotFillable(
+            reason='python3-libnbd is not installed on this host')
     watch = watches.of(guest, record.token)
     if watch is None:
         raise errors.NotFillable(
@@ -127,7 +129,7 @@ def _compare(guest: hypervisor.Guest, watch: watching.DiskWatch,
                                  'since the backup')
     wrong, done = [], 0
     with guest.exported_disk(watch.node_name) as path:
-        disk = nbd.NBD()
+        disk = libnbd.nbd.NBD()
         disk.set_export_name(disk_export.NAME)
         disk.connect_unix(path)
         try:
@@ -137,7 +139,7 @@ def _compare(guest: hypervisor.Guest, watch: watching.DiskWatch,
                 done += length
                 if blocks.digest(data) != source.digest(number):
                     wrong.append(number)
-        except nbd.Error as error:
+        except libnbd.nbd.Error as error:
             raise errors.NotFillable(
                 reason='the volume cannot be read: %s' % error) from error
         finally:

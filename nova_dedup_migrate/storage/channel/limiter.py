@@ -18,7 +18,7 @@ class Limiter:
 
     def __init__(self, rate: float,
                  clock: Callable[[], float] = time.monotonic,
-                 sleep: Callable[[float], None] = time.sleep) -> None:
+                 sleep: Callable[[float], object] = time.sleep) -> None:
         self._rate = rate
         self._clock = clock
         self._sleep = sleep

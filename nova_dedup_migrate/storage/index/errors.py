@@ -4,6 +4,13 @@
 from nova_dedup_migrate.storage import errors
 
 
+class IndexInUse(errors.StorageError):
+    """Another process writes to the index."""
+
+    template = ('index {path} is in use by another process, the agent of '
+                'this host. Stop it first')
+
+
 class IndexDamaged(errors.StorageError):
     """A file of the index is not what it should be."""
 

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import dataclasses
+import fcntl
 import logging
 import os
 import sqlite3
@@ -44,6 +45,8 @@ MAX_SEGMENTS = 8
 #: Entries of an index unless the operator says otherwise: 2 TiB of
 #: content, 1 GiB of segments.
 MAX_ENTRIES = 64 << 20
+#: Times that an index is loaded by a process that does not own it.
+_LOADS = 3
 _SCHEMA = '''
 CREATE TABLE IF NOT EXISTS files (
     number INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT UNIQUE NOT NULL,
@@ -97,27 +100,58 @@ class Index:
     :param directory: is made if there is none
     :param max_entries: files that were indexed first are dropped if there
         would be more
-    :raises IndexDamaged:
+    :param writable: whether to change it; only one process can
+    :raises IndexDamaged: or IndexInUse
+    :raises OSError: the directory cannot be made or read
     """
 
-    def __init__(self, directory: str, max_entries: int = MAX_ENTRIES
-                 ) -> None:
+    def __init__(self, directory: str, max_entries: int = MAX_ENTRIES,
+                 writable: bool = True) -> None:
         self._directory = directory
         self._max_entries = max_entries
         self._guard = threading.RLock()
-        os.makedirs(directory, 0o700, exist_ok=True)
+        self._lock = self._own(writable)
         path = os.path.join(directory, 'catalog')
         try:
             self._catalog = sqlite3.connect(path, timeout=30.0,
                                             check_same_thread=False,
                                             isolation_level=None)
             self._catalog.execute('PRAGMA journal_mode = WAL')
+            # After a crash of the host the last files are read again.
+            self._catalog.execute('PRAGMA synchronous = NORMAL')
             self._catalog.executescript(_SCHEMA)
-            self._load()
+            self._load_whole(writable)
         except sqlite3.Error as error:
+            os.close(self._lock)
             raise errors.IndexDamaged(path=path, reason=error) from error
+        except BaseException:
+            self.close()
+            raise
 
-    def _load(self) -> None:
+    def _own(self, writable: bool) -> int:
+        """Return a descriptor of the directory, locked to write to it."""
+        if writable:
+            os.makedirs(self._directory, 0o700, exist_ok=True)
+        lock = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
+        if writable:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                os.close(lock)
+                raise errors.IndexInUse(path=self._directory) from error
+        return lock
+
+    def _load_whole(self, writable: bool) -> None:
+        """Load it; the process that owns it may merge segments meanwhile."""
+        for _ in range(_LOADS - 1):
+            try:
+                return self._load(writable)
+            except errors.IndexDamaged:
+                if writable:
+                    raise
+        return self._load(writable)
+
+    def _load(self, writable: bool) -> None:
         """Read the catalog and map the segments."""
         self._files = {row[0]: File(*row) for row in self._catalog.execute(
             'SELECT * FROM files')}
@@ -125,7 +159,7 @@ class Index:
             'SELECT number FROM segments ORDER BY number')]
         self._segments = {number: segment.Segment(self._path(number))
                           for number in numbers}
-        for name in os.listdir(self._directory):
+        for name in os.listdir(self._directory) if writable else ():
             number = name.partition('.segment')[0]
             if '.segment' in name and not (
                     number.isdigit() and int(number) in self._segments
@@ -333,3 +367,6 @@ class Index:
     def close(self) -> None:
         with self._guard:
             self._catalog.close()
+            if self._lock >= 0:
+                os.close(self._lock)
+                self._lock = -1

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 import threading
 
-import nbd
-
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import errors
+from nova_dedup_migrate.storage.libnbd import nbd
 from nova_dedup_migrate.storage.sources import base
 from nova_dedup_migrate.storage.sources import remote
 

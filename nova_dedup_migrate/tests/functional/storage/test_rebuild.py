@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Disks are built through a real qemu-storage-daemon."""
 
+import multiprocessing
 import os
+import signal
+import threading
 
+from nova_dedup_migrate.storage import bitmap
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import errors
 from nova_dedup_migrate.storage import rebuild
+from nova_dedup_migrate.storage import target as targets
 from nova_dedup_migrate.storage import writer
 from nova_dedup_migrate.storage.sources import base as sources
 from nova_dedup_migrate.tests.functional.storage import world
@@ -71,6 +76,20 @@ class FormatsTest(world.Case):
         self.assertEqual(26 * BLOCK, rebuilt.sources['held'])
         self.assertEqual(2 * BLOCK, rebuilt.sources['zero'])
         self.assertEqual(size - 28 * BLOCK, rebuilt.sources['absent'])
+
+    def test_overlay_that_has_more(self):
+        """A block that only the target has is not taken for the base's."""
+        size = 64 * BLOCK
+        base = self.create('base', 'raw', size)
+        source = self.create('source', 'qcow2', size, base)
+        target = self.create('target', 'qcow2', size, base)
+        self.write(target, [(20 * BLOCK, b'x' * 2 * BLOCK)], [base])
+        disk = self.disk(target, size, (base,))
+        rebuilt = self.rebuild(disk, [], self.opener(
+            source, [base], above_base=True))
+        self.assertFalse(rebuilt.proven[10])
+        self.assertEqual(size - disk.granularity,
+                         self.check(rebuilt, disk, bytes(size)))
 
     def test_target_that_does_not_read_as_zeros(self):
         data = world.content(3, 64, zeros=0.6)
@@ -141,7 +160,7 @@ class RunsTest(world.Case):
                              self.opener(self.source))
         new = [os.urandom(BLOCK) for _ in range(2)]
         self.write(self.source, [(80 * BLOCK, b''.join(new))])
-        written = type(first.proven)(first.proven.size)
+        written = bitmap.Bitmap(first.proven.size)
         written.set(40)
         expected = self.content(self.source)
         rebuilt = self.rebuild(self.to_build,
@@ -209,6 +228,87 @@ class RunsTest(world.Case):
                                self.opener(self.source))
         self.assertEqual(self.size - 65536, self.check(
             rebuilt, self.to_build, self.expected))
+
+    def test_rebuilder_killed(self):
+        """kill -9: the daemon ends too, and what was proven is kept."""
+        context = multiprocessing.get_context('fork')
+        pids, done = context.SimpleQueue(), context.Event()
+
+        class Waiting(world.Held):
+            def read(self, wanted):
+                if done.is_set():
+                    threading.Event().wait()
+                return super().read(wanted)
+
+        def progress(progress):
+            if progress.sources.get('held', 0) > 20 * BLOCK:
+                done.set()
+
+        def work():
+            real = writer.Writer._start
+
+            def start(daemon, *args):
+                real(daemon, *args)
+                pids.put(daemon.pid)
+
+            writer.Writer._start = start
+            self.rebuild(self.to_build, [Waiting(self.data)],
+                         lambda wanted: manifest, progress=progress)
+
+        manifest = self.opener(self.source)([(0, self.size)])
+        process = context.Process(target=work)
+        process.start()
+        daemon = pids.get()
+        self.assertTrue(done.wait(50))
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        self.eventually(lambda: world.has_ended(daemon), 'the daemon ends')
+        rebuilt = self.rebuild(self.to_build, [world.Held(self.data)],
+                               self.opener(self.source))
+        self.assertGreater(rebuilt.sources['kept'], 10 * BLOCK)
+        self.assertEqual(self.size - 65536, self.check(
+            rebuilt, self.to_build, self.expected))
+
+    def test_source_gone_after_it_has_cleared(self):
+        """What a pass covers is unproven from before the source clears.
+
+        The guest writes; the source clears the bits for the next pass and
+        is gone.  Nobody knows of the write any more, so a later run must
+        not take the old content for proven.
+        """
+        self.rebuild(self.to_build, [world.Held(self.data)],
+                     self.opener(self.source))
+        self.write(self.source, [(80 * BLOCK, os.urandom(2 * BLOCK))])
+        written = bitmap.Bitmap(128)
+        written.set(40)
+
+        def clear_only(wanted):
+            self.assertIn(80 * BLOCK, [offset for offset, _ in wanted])
+            raise errors.DiskUnreadable(reason='the source is gone')
+
+        self.assertRaises(errors.DiskUnreadable, self.rebuild,
+                          self.to_build, [world.Held(self.data)],
+                          clear_only, written)
+        rebuilt = self.rebuild(self.to_build, [world.Held(self.data)],
+                               self.opener(self.source))
+        self.assertFalse(rebuilt.proven[40])
+        self.check(rebuilt, self.to_build, self.content(self.source))
+
+    def test_target_that_returns_other_bytes(self):
+        """Only what the target returns is proven."""
+        real = targets.Target._read
+
+        def read(target, handle, first, count):
+            found = real(target, handle, first, count)
+            return [memoryview(b'wrong') if first + index == 7 else data
+                    for index, data in enumerate(found)]
+
+        self.useFixture(world.patched(targets.Target, '_read', read))
+        self.data[7] = os.urandom(BLOCK)
+        self.write(self.source, [(7 * BLOCK, self.data[7])])
+        rebuilt = self.rebuild(self.to_build, [world.Held(self.data)],
+                               self.opener(self.source))
+        self.assertFalse(rebuilt.proven[3])
 
     def test_file_that_may_not_grow(self):
         """A full file system, as RLIMIT_FSIZE has it."""

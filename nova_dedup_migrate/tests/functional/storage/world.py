@@ -155,3 +155,12 @@ def patched(target, name, function):
 def limit(pid, length):
     """Let a process write no file beyond length."""
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (length, length))
+
+
+def has_ended(pid):
+    """Whether a process runs no more; a zombie does not."""
+    try:
+        with open('/proc/%d/stat' % pid) as file:
+            return file.read().rpartition(')')[2].split()[0] == 'Z'
+    except FileNotFoundError:
+        return True
