@@ -26,8 +26,8 @@ _ROOTS = ('nova_dedup_migrate.cmd.agent', 'nova_dedup_migrate.cmd.main',
 _PRODUCT_TESTS = ('testkit', 'guests')
 #: Packages of the product that do without Nova.
 _WITHOUT_NOVA = ('agent', 'backups', 'cmd', 'conf', 'hypervisor', 'identity',
-                 'images', 'operations', 'pagecache', 'planner', 'recovery', 'reports',
-                 'rpc', 'storage', 'swaps')
+                 'images', 'operations', 'pagecache', 'planner', 'recovery',
+                 'reports', 'rpc', 'storage', 'swaps')
 
 
 def imported(source):
