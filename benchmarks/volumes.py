@@ -184,8 +184,8 @@ def main(argv=None):
     out.add('from backups: read from storage', our_read / _MIB, 'MiB',
             '-', True)
     out.add('from backups: time', our_time, 's', '-', True)
-    out.add('from backups: fetched', Bench.figures['filled'].fetched / _MIB, 'MiB', '-',
-            True)
+    out.add('from backups: fetched',
+            Bench.figures['filled'].fetched / _MIB, 'MiB', '-', True)
     out.add('read against full copy', read, '',
             '%g or less' % _READ_TARGET, read <= _READ_TARGET)
     out.add('faster than full copy', gain, 'times',

@@ -16,9 +16,9 @@ UUID = '0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'
 # A change of a fingerprint needs a new version of the object, and of the
 # RPC API for agents that know the old one only.
 FINGERPRINTS = {
-    'DedupBackup': '1.0-93414ce39f7c8e648747f5b86daff934',
+    'DedupBackup': '1.0-17d7ef672a4bb5b0bde5e5afa404b2ad',
     'DedupBackupCloseRequest': '1.0-018c7ca6b77dec2cbab1b64739effbeb',
-    'DedupBackupFindReply': '1.0-45b85efd12436255d91352c35d9e788c',
+    'DedupBackupFindReply': '1.0-91ab074819ece946bbe428a0950ed336',
     'DedupBackupFindRequest': '1.0-15a70335596a3b1de95962ca3f9393e8',
     'DedupBackupLoad': '1.0-ad8ab994b44e74387685090ab1138a91',
     'DedupBackupOpenRequest': '1.0-45cb6495b7213ce1479d40e724feb0ff',
