@@ -13,6 +13,7 @@ from nova.virt.libvirt import config as libvirt_config
 from nova.virt.libvirt import driver as libvirt_driver
 from nova.virt.libvirt import guest as libvirt_guest
 from nova.virt.libvirt import host as libvirt_host
+from oslo_concurrency import lockutils
 
 from nova_dedup_migrate.compute import driver
 from nova_dedup_migrate.compute import migrations
@@ -36,6 +37,7 @@ class DriverCase(base.TestCase):
         self.driver.dedup.enabled = True
         self.driver.volumes = mock.create_autospec(
             volume_swaps.VolumeSwaps, instance=True)
+        self.driver._preparing = lockutils.Semaphores()
         self.instance = objects.Instance(uuid=UUID)
         self.forced = mock.Mock(spec=[])
         self.post, self.recover = mock.Mock(spec=[]), mock.Mock(spec=[])
