@@ -48,6 +48,11 @@ bench-shared-storage: both ## Measure against stock as the first paper does
 bench-overhead: both ## Measure what recording guest I/O costs
 	$(RUN) python -m benchmarks.overhead $(ARGS)
 
+.PHONY: bench-volumes
+bench-volumes: lab-env ## Move a volume from its backups; compare with a full copy
+	@qemu/build patched >/dev/null
+	$(RUN_LAB) python -m benchmarks.volumes $(ARGS)
+
 .PHONY: bench-page-cache
 bench-page-cache: lab-ready ## Measure as the second paper does, in the lab
 	$(RUN_LAB) python -m benchmarks.page_cache $(ARGS)
@@ -129,6 +134,11 @@ unit: lab-env ## Run the unit tests
 .PHONY: fuzz
 fuzz: env ## Fuzz and stress the C files for half an hour
 	$(RUN) qemu/tests/run --fuzz-seconds 900 --stress-seconds 60 $(ARGS)
+
+.PHONY: fuzz-backups
+fuzz-backups: lab-env ## Fuzz what reads backups, 10^7 inputs of each parser
+	$(RUN_LAB) python -m cinder_backup_assist.tests.fuzz --rounds 10000000 \
+	    $(ARGS)
 
 .PHONY: functional
 functional: lab-env ## Run the tests that start QEMU

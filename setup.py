@@ -39,4 +39,5 @@ setuptools.setup(
     setup_requires=['pbr>=6.1.1'], pbr=True,
     distclass=Distribution,
     packages=setuptools.find_packages(
-        include=['nova_dedup_migrate', 'nova_dedup_migrate.*']))
+        include=['nova_dedup_migrate', 'nova_dedup_migrate.*',
+                 'cinder_backup_assist', 'cinder_backup_assist.*']))

@@ -26,7 +26,7 @@ def open_agents(arguments: argparse.Namespace
     :param arguments: with the options of add_options
     :raises ConfigurationError: nova.conf cannot be used
     """
-    conf = configuration.read(arguments)
+    conf = configuration.load(arguments)
     try:
         nova_options.register_opts(conf)
         bus = transport.get_transport(conf)

@@ -12,6 +12,7 @@ from oslo_config import cfg
 from nova_dedup_migrate.cmd import errors
 from nova_dedup_migrate.conf import agent as agent_options
 from nova_dedup_migrate.conf import dedup_migrate as options
+from nova_dedup_migrate.conf import nova
 from nova_dedup_migrate.conf import paths
 from nova_dedup_migrate.operations import store
 from nova_dedup_migrate.storage.index import store as index_store
@@ -37,7 +38,7 @@ def open_store(arguments: argparse.Namespace) -> store.OperationStore:
     :param arguments: with the options of add_options
     :raises ConfigurationError: nova.conf cannot be used
     """
-    conf = read(arguments)
+    conf = load(arguments)
     try:
         return store.OperationStore(conf.dedup_migrate.operations_path,
                                     conf.dedup_migrate.operations_kept)
@@ -54,7 +55,7 @@ def open_index(arguments: argparse.Namespace, writable: bool = False
     :raises ConfigurationError: nova.conf cannot be used
     :raises StorageError: there is no index, or it is in use
     """
-    conf = read(arguments)
+    conf = load(arguments)
     try:
         index = index_store.Index(conf.dedup_migrate.index_path,
                                   conf.dedup_migrate.index_max_entries,
@@ -65,9 +66,10 @@ def open_index(arguments: argparse.Namespace, writable: bool = False
         yield index
 
 
-def read(arguments: argparse.Namespace) -> cfg.ConfigOpts:
-    """Return the configuration.
+def load(arguments: argparse.Namespace) -> cfg.ConfigOpts:
+    """Return the configuration of this host.
 
+    :param arguments: with the options of add_options
     :raises ConfigurationError: nova.conf cannot be used
     """
     names = []
@@ -79,6 +81,7 @@ def read(arguments: argparse.Namespace) -> cfg.ConfigOpts:
     options.register_opts(conf)
     agent_options.register_opts(conf)
     paths.register_opts(conf)
+    nova.register_opts(conf)
     try:
         conf(names, project='nova', prog=PROGRAM)
     except (cfg.Error, ValueError) as error:

@@ -15,6 +15,10 @@ class ConfigurationError(CommandError):
                 '--config-file')
 
 
+class CommandFailed(CommandError):
+    template = '{reason}'
+
+
 class NoReports(CommandError):
     template = ('there are no reports in {path}; the source host of a live '
                 'migration writes its report')

@@ -13,6 +13,7 @@ from cliff import app
 from cliff import commandmanager
 import pbr.version
 
+from nova_dedup_migrate.cmd import backups
 from nova_dedup_migrate.cmd import configuration
 from nova_dedup_migrate.cmd import index
 from nova_dedup_migrate.cmd import report
@@ -25,6 +26,7 @@ except ImportError:
     replica = None  # type: ignore[assignment]
 
 COMMANDS: dict[str, Any] = {
+    'backups': backups.ListBackups,
     'index build': index.Build,
     'index status': index.Status,
     'report list': report.ListReports,

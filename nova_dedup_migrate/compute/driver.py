@@ -24,6 +24,7 @@ from nova_dedup_migrate.compute import destination
 from nova_dedup_migrate.compute import migrations
 from nova_dedup_migrate.compute import monitored_guest
 from nova_dedup_migrate.compute import page_cache
+from nova_dedup_migrate.compute import volume_swaps
 from nova_dedup_migrate.operations import operation as operations
 
 LOG = logging.getLogger(__name__)
@@ -39,10 +40,12 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
         self._host._wrapped_conn_lock = threading.RLock()
         self._preparing = lockutils.Semaphores()
         self.dedup = migrations.LiveMigrations(self)
+        self.volumes = volume_swaps.VolumeSwaps(self)
 
     def init_host(self, host):
         super().init_host(host)
         self.dedup.start(host)
+        self.volumes.start()
 
     def process_instances_at_startup(self, context, instances):
         """Keep those that recovery settles from Nova's start-up."""
@@ -51,6 +54,7 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
 
     def cleanup_host(self, host):
         self.dedup.stop()
+        self.volumes.stop()
         super().cleanup_host(host)
 
     def _handle_conn_event(self, enabled, reason):
@@ -121,12 +125,38 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
 
     def check_can_live_migrate_source(self, context, instance, *args,
                                       **kwargs):
-        """Keep what was agreed to, so that it can be rolled back."""
+        """Keep what was agreed to, so that it can be rolled back.
+
+        Nova would let a live migration begin while a volume is swapped;
+        the swap would then fail after all was copied.
+        """
+        if self.dedup.enabled:
+            self.volumes.require_no_swap(instance)
         data = super().check_can_live_migrate_source(context, instance,
                                                      *args, **kwargs)
         if self.dedup.enabled:
             self.dedup.request(context, instance, data)
         return data
+
+    def swap_volume(self, context, old_connection_info, new_connection_info,
+                    instance, mountpoint, resize_to):
+        """Note what is swapped, for _swap_volume."""
+        swap = super().swap_volume
+        if not self.dedup.enabled:
+            return swap(context, old_connection_info, new_connection_info,
+                        instance, mountpoint, resize_to)
+        with self.volumes.swapping(instance, mountpoint, old_connection_info,
+                                   new_connection_info):
+            return swap(context, old_connection_info, new_connection_info,
+                        instance, mountpoint, resize_to)
+
+    def _swap_volume(self, guest, disk_dev, conf, *args, **kwargs):
+        """Fill the new volume from a backup before Nova copies."""
+        swap = super()._swap_volume
+        if not self.dedup.enabled:
+            return swap(guest, disk_dev, conf, *args, **kwargs)
+        with self.volumes.filling(guest, disk_dev, conf):
+            return swap(guest, disk_dev, conf, *args, **kwargs)
 
     def _live_migration(self, context, instance, dest, post_method,
                         recover_method, block_migration, migrate_data):

@@ -285,7 +285,56 @@ _OPERATIONS = [
              'its task state, so that the guest is not started twice.'),
 ]
 
-ALL_OPTS = _BASIC + _AGENT + _PAGE_CACHE + _DISKS + _OPERATIONS
+_BACKUPS = [
+    cfg.StrOpt(
+        'backup_transport_url',
+        secret=True,
+        help='Message bus of the daemons cinder-backup-assist, as '
+             'transport_url. Default: transport_url. A virtual host of its '
+             'own keeps compute hosts away from the queues of Cinder; see '
+             '[backup_assist] transport_url of cinder.conf.'),
+    cfg.StrOpt(
+        'backup_certificate',
+        help='File with the certificate of this host, in PEM, for '
+             'connections to cinder-backup-assist. Its subject alternative '
+             'name or common name has to be the host of nova-compute. '
+             'Without it backups are not read.'),
+    cfg.StrOpt(
+        'backup_certificate_key',
+        help='File with the key of backup_certificate, in PEM.'),
+    cfg.StrOpt(
+        'backup_ca_certificate',
+        help='File with certificates of the authorities, in PEM, that sign '
+             'the certificates of cinder-backup-assist.'),
+    cfg.StrOpt(
+        'volumes_path',
+        default='$state_path/dedup_migrate/volumes',
+        help='Directory of what is recorded about volumes of the instances '
+             'of this host, and of swaps of volumes that are to be settled '
+             'if nova-compute ends meanwhile. $state_path is the option of '
+             '[DEFAULT].'),
+    cfg.IntOpt(
+        'volume_watch_interval',
+        default=300,
+        min=0,
+        max=86400,
+        help='Seconds between two checks that QEMU records the writes to '
+             'each volume in use. A volume that moves to another backend '
+             'is filled from a backup if that was begun later than the '
+             'record. 0: writes are not recorded. Without '
+             'backup_certificate they are not, either.'),
+    cfg.IntOpt(
+        'volume_fill_time',
+        default=14400,
+        min=1,
+        max=604800,
+        mutable=True,
+        help='Seconds for filling a new volume from a backup. After that '
+             'the volume is copied in full.'),
+]
+
+ALL_OPTS = (_BASIC + _AGENT + _PAGE_CACHE + _DISKS + _OPERATIONS
+            + _BACKUPS)
 
 
 def register_opts(conf):

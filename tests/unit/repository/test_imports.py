@@ -9,10 +9,12 @@ import tests
 #: Package -> packages of this repository it may import.
 _MAY = {
     'nova_dedup_migrate': (),
+    'cinder_backup_assist': ('nova_dedup_migrate',),
     'testkit': ('nova_dedup_migrate',),
     'guests': ('nova_dedup_migrate', 'testkit'),
     'lab': ('nova_dedup_migrate', 'testkit', 'guests'),
-    'benchmarks': ('nova_dedup_migrate', 'testkit', 'guests', 'lab'),
+    'benchmarks': ('nova_dedup_migrate', 'cinder_backup_assist', 'testkit',
+                   'guests', 'lab'),
 }
 #: What is run or loaded by name: pyproject.toml, the .pth file, finder.py.
 _ROOTS = ('nova_dedup_migrate.cmd.agent', 'nova_dedup_migrate.cmd.main',
@@ -23,9 +25,9 @@ _ROOTS = ('nova_dedup_migrate.cmd.agent', 'nova_dedup_migrate.cmd.main',
 #: The product's tests may use more than the product.
 _PRODUCT_TESTS = ('testkit', 'guests')
 #: Packages of the product that do without Nova.
-_WITHOUT_NOVA = ('agent', 'cmd', 'conf', 'hypervisor', 'identity', 'images',
-                 'operations', 'pagecache', 'planner', 'recovery', 'reports',
-                 'rpc', 'storage')
+_WITHOUT_NOVA = ('agent', 'backups', 'cmd', 'conf', 'hypervisor', 'identity',
+                 'images', 'operations', 'pagecache', 'planner', 'recovery',
+                 'reports', 'rpc', 'storage', 'swaps')
 
 
 def imported(source):
@@ -51,6 +53,8 @@ def forbidden(package, path, source):
     for name in imported(source):
         top = name.partition('.')[0]
         if top in _MAY and top not in allowed:
+            yield '%s imports %s' % (path, name)
+        if top == 'cinder' and package != 'cinder_backup_assist':
             yield '%s imports %s' % (path, name)
         if (top == 'nova' and path.split('/')[:1] == ['nova_dedup_migrate']
                 and path.split('/')[1] in _WITHOUT_NOVA):
@@ -118,6 +122,13 @@ class ImportsTest(unittest.TestCase):
         self.assertEqual(1, len(list(forbidden(
             'nova_dedup_migrate', 'nova_dedup_migrate/planner/plan.py',
             'from nova import exception'))))
+        for package in ('nova_dedup_migrate', 'lab'):
+            self.assertEqual(1, len(list(forbidden(
+                package, package + '/x/y.py',
+                'from cinder import objects'))))
+        self.assertEqual([], list(forbidden(
+            'cinder_backup_assist', 'cinder_backup_assist/cmd.py',
+            'from cinder import objects')))
 
     def test_production_reaches_each_module(self):
         """What only tests and benchmarks use belongs to testkit."""

@@ -24,7 +24,7 @@ except ImportError:
 
 PAGE = documentation.DIRECTORY.with_suffix('.rst')
 #: A command's heading, with its arguments.
-_HEADING = r'(?m)^%s( \[UUID\]| [A-Z]+(\.\.\.)?)?$'
+_HEADING = r'(?m)^%s( \[UUID\]| [A-Z|]+(\.\.\.)?)?$'
 _OPTION = re.compile(r'(?<![\w-])--[a-z][\w-]*')
 #: Other spellings of an option that has its own line in the help.
 _ALIASES = {'--logdir', '--logfile', '--log-config', '--log_config'}

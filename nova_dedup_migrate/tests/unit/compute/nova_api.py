@@ -21,6 +21,7 @@ OVERRIDDEN = ('__init__', 'init_host', 'cleanup_host', 'emit_event',
               'process_instances_at_startup', '_set_qemu_guest_agent',
               '_handle_conn_event', 'check_can_live_migrate_source',
               'pre_live_migration', 'post_live_migration_at_destination',
+              'swap_volume', '_swap_volume',
               'rollback_live_migration_at_destination')
 
 #: What is overridden or called only from a major release of Nova on, as it
@@ -40,13 +41,16 @@ USED = {
         'get_instance_disk_info', '_live_migration_data_gb',
         '_get_migration_flags',
         '_is_post_copy_enabled', '_get_volume_config',
-        '_live_migration_uri', '_host')},
+        '_live_migration_uri', '_host', '_disconnect_volume')},
     'nova/virt/libvirt/host.py': {'Host': ('get_guest', 'get_connection',
                                            '_wrapped_conn_lock',
-                                           '_wrapped_conn')},
+                                           '_wrapped_conn',
+                                           'write_instance_config')},
     'nova/virt/libvirt/guest.py': {'Guest': (
         'get_job_info', 'abort_job', 'pause', 'resume', 'poweroff',
-        'delete_configuration', 'get_power_state', '_domain')},
+        'delete_configuration', 'get_power_state', '_domain',
+        'get_block_device', 'get_xml_desc', 'has_persistent_configuration'),
+        'BlockDevice': ('abort_job',)},
     'nova/virt/libvirt/migration.py': {'': ('downtime_steps',)},
     'nova/virt/libvirt/utils.py': {
         '': ('get_instance_path_at_destination',)},
@@ -64,7 +68,10 @@ USED = {
         'ComputeVirtAPI': ('_compute',)},
     'nova/network/neutron.py': {'API': ('setup_networks_on_host',)},
     'nova/compute/utils.py': {'': ('add_instance_fault_from_exc',)},
-    'nova/volume/cinder.py': {'API': ('attachment_get',)},
+    'nova/volume/cinder.py': {'API': (
+        'attachment_get', 'attachment_get_all', 'attachment_delete',
+        'attachment_complete', 'roll_detaching', 'get',
+        'migrate_volume_completion')},
     'nova/context.py': {'': ('get_admin_context',)},
 }
 

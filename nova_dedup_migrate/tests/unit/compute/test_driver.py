@@ -18,6 +18,7 @@ from oslo_concurrency import lockutils
 from nova_dedup_migrate.compute import driver
 from nova_dedup_migrate.compute import migrations
 from nova_dedup_migrate.compute import monitored_guest
+from nova_dedup_migrate.compute import volume_swaps
 from nova_dedup_migrate.operations import session as compute_session
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.compute import fakes
@@ -34,6 +35,8 @@ class DriverCase(base.TestCase):
         self.driver.dedup = mock.create_autospec(migrations.LiveMigrations,
                                                  instance=True)
         self.driver.dedup.enabled = True
+        self.driver.volumes = mock.create_autospec(
+            volume_swaps.VolumeSwaps, instance=True)
         self.driver._preparing = lockutils.Semaphores()
         self.instance = objects.Instance(uuid=UUID)
         self.forced = mock.Mock(spec=[])
@@ -386,3 +389,53 @@ class ForceCompleteTest(DriverCase):
         self.driver.dedup.session_of.return_value = None
         self.theirs.side_effect = self.none_yet
         self.assertRaises(exception.NoActiveMigrationForInstance, self.force)
+
+
+class SwapVolumeTest(DriverCase):
+
+    def swap(self):
+        self.driver.swap_volume('context', 'old', 'new', self.instance,
+                                '/dev/vdb', 0)
+        self.driver._swap_volume('guest', 'vdb', 'conf', 0)
+
+    def test_filled_within_novas(self):
+        events = []
+
+        @contextlib.contextmanager
+        def noted(name, *args):
+            events.append((name, 'begins', *args))
+            yield
+            events.append((name, 'ends'))
+
+        self.driver.volumes.swapping.side_effect = (
+            lambda *args: noted('swap', *args))
+        self.driver.volumes.filling.side_effect = (
+            lambda *args: noted('fill', *args))
+        self.nova('swap_volume',
+                  side_effect=lambda *args: events.append('nova swaps'))
+        self.nova('_swap_volume',
+                  side_effect=lambda *args: events.append('nova copies'))
+        self.swap()
+        self.assertEqual([
+            ('swap', 'begins', self.instance, '/dev/vdb', 'old', 'new'),
+            'nova swaps', ('swap', 'ends'),
+            ('fill', 'begins', 'guest', 'vdb', 'conf'), 'nova copies',
+            ('fill', 'ends')], events)
+
+    def test_disabled(self):
+        self.driver.dedup.enabled = False
+        theirs = self.nova('swap_volume'), self.nova('_swap_volume')
+        self.swap()
+        for one in theirs:
+            one.assert_called_once()
+        self.assertEqual([], self.driver.volumes.mock_calls)
+
+    def test_live_migration_is_refused_meanwhile(self):
+        theirs = self.nova('check_can_live_migrate_source')
+        self.driver.volumes.require_no_swap.side_effect = (
+            exception.MigrationPreCheckError(reason='swapped'))
+        self.assertRaises(
+            exception.MigrationPreCheckError,
+            self.driver.check_can_live_migrate_source, 'context',
+            self.instance, 'data')
+        theirs.assert_not_called()

@@ -6,6 +6,7 @@ from oslo_versionedobjects import exception
 from oslo_versionedobjects import fixture
 import testtools
 
+from nova_dedup_migrate.backups import objects as backup_objects
 from nova_dedup_migrate.rpc import disk_objects  # noqa: F401 registers
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.rpc import replica_objects  # noqa: F401 registers
@@ -17,6 +18,13 @@ UUID = '0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'
 # A change of a fingerprint needs a new version of the object, and of the
 # RPC API for agents that know the old one only.
 FINGERPRINTS = {
+    'DedupBackup': '1.0-17d7ef672a4bb5b0bde5e5afa404b2ad',
+    'DedupBackupCloseRequest': '1.0-018c7ca6b77dec2cbab1b64739effbeb',
+    'DedupBackupFindReply': '1.0-91ab074819ece946bbe428a0950ed336',
+    'DedupBackupFindRequest': '1.0-15a70335596a3b1de95962ca3f9393e8',
+    'DedupBackupLoad': '1.0-ad8ab994b44e74387685090ab1138a91',
+    'DedupBackupOpenRequest': '1.0-45cb6495b7213ce1479d40e724feb0ff',
+    'DedupBackupTicket': '1.0-39f44c9d5ec28b63c2496c558c868949',
     'DedupChannelOffer': '1.0-eab551e97736d11a6162178108d9afbf',
     'DedupChannelRequest': '1.0-9d5bd399ede5101419f86d95d58d1354',
     'DedupDiskAnswer': '1.0-015a9ea1bfc3b1e81cf1e87fcb0d27a8',
@@ -55,6 +63,10 @@ class FingerprintsTest(tests_base.TestCase):
         checker = fixture.ObjectVersionChecker(objects.all_classes())
         expected, actual = checker.test_hashes(FINGERPRINTS)
         self.assertEqual(expected, actual)
+
+    def test_each_module_is_here(self):
+        for one in (objects.DedupDiskQuery, backup_objects.DedupBackup):
+            self.assertIn(one.obj_name(), FINGERPRINTS)
 
     def test_names_do_not_meet_others(self):
         for name in objects.all_classes():

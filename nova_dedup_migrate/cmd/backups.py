@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that lists what an instance's volumes could be filled from.
+
+Servers, volumes and snapshots are found with the credentials of the caller
+(clouds.yaml or OS_*), backups through cinder-backup-assist.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import logging
+from typing import Any
+
+from cliff import lister
+from oslo_config import cfg
+
+from nova_dedup_migrate.backups import api as backups_api
+from nova_dedup_migrate.backups import connection
+from nova_dedup_migrate.backups import errors as backup_errors
+from nova_dedup_migrate.backups import objects
+from nova_dedup_migrate.backups import reader
+from nova_dedup_migrate.cmd import columns
+from nova_dedup_migrate.cmd import configuration
+from nova_dedup_migrate.cmd import errors
+from nova_dedup_migrate.storage import blocks
+
+LOG = logging.getLogger(__name__)
+
+#: Bytes of a disk that are read at a time.
+_STEP = 1 << 20
+
+
+class ListBackups(lister.Lister):
+    """List the backups and snapshots of a server's disks or of a volume."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            'subject', metavar='SERVER|VOLUME',
+            help='name or ID of a server or volume')
+        parser.add_argument(
+            '--disk', metavar='PATH',
+            help='raw file or device with the present disk of the volume; '
+                 'it is read to tell how much of it each backup proves. '
+                 'The backup store is not read')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        conf = configuration.load(self.app.options)
+        cloud = _connect()
+        server, volumes = _find(cloud, parsed_args.subject)
+        if parsed_args.disk and len(volumes) != 1:
+            raise errors.CommandFailed(
+                reason='--disk is of one volume, and %s has %d'
+                % (parsed_args.subject, len(volumes)))
+        rows: list[tuple[Any, ...]] = []
+        for volume in volumes:
+            rows += _backups(conf, volume, parsed_args.disk)
+        if server is not None:
+            rows += _snapshots(cloud, server)
+        return (('volume', 'kind', 'id', 'status', 'age', 'size', 'chain',
+                 'proves', 'served_by', 'reason'), rows)
+
+
+def _connect() -> Any:
+    try:
+        import openstack
+    except ImportError as error:
+        raise errors.CommandFailed(
+            reason='openstacksdk is not installed') from error
+    return openstack.connect()
+
+
+def _find(cloud: Any, name: str) -> tuple[Any, list[Any]]:
+    """Return (server or None, volumes) of a name or an ID."""
+    server = cloud.compute.find_server(name, all_projects=True)
+    if server is None:
+        volume = cloud.block_storage.find_volume(name, all_projects=True)
+        if volume is None:
+            raise errors.CommandFailed(
+                reason='there is no server and no volume %s' % name)
+        return None, [volume]
+    return server, [
+        cloud.block_storage.get_volume(attachment.volume_id)
+        for attachment in cloud.compute.volume_attachments(server)]
+
+
+def _backups(conf: cfg.ConfigOpts, volume: Any, disk: str | None
+             ) -> list[tuple[Any, ...]]:
+    api = backups_api.BackupAssistAPI.from_conf(conf)
+    host = conf.host
+    project = volume.project_id
+    found = api.find(objects.DedupBackupFindRequest(
+        volume_id=volume.id, project_id=project, host=host))
+    rows = []
+    for backup in found.backups:
+        proves, servers = None, ''
+        if backup.usable and disk is not None:
+            proves, servers = _proves(conf, api, host, project, volume.id,
+                                      backup, disk)
+        rows.append((volume.id, 'backup', backup.backup_id, backup.status,
+                     _age(backup.data_timestamp), columns.size(backup.size),
+                     backup.chain_length, _share(proves),
+                     servers or ', '.join(found.hosts),
+                     columns.text(backup.reason)))
+    return rows
+
+
+def _proves(conf: cfg.ConfigOpts, api: backups_api.BackupAssistAPI,
+            host: str, project: str, volume_id: str,
+            backup: objects.DedupBackup, disk: str
+            ) -> tuple[float | None, str]:
+    """Return (percent of a disk that a backup has, who serves it)."""
+    source = reader.BackupReader(
+        api, connection.tls_context(conf), host, volume_id, project,
+        lambda one: '' if one.backup_id == backup.backup_id else 'another')
+    try:
+        with source.open() as manifest, open(disk, 'rb') as content:
+            return 100 * share(content, manifest, source.unit), source.server
+    except (backup_errors.BackupError, OSError) as error:
+        LOG.warning('%s', error)
+        return None, ''
+    finally:
+        source.close()
+
+
+def share(disk: Any, manifest: Any, unit: int) -> float:
+    """Return which share of a disk's units a manifest has, 0 to 1.
+
+    :param disk: binary file
+    :param manifest: binary file of SHA-256
+    """
+    manifest.seek(0)
+    same = total = 0
+    while data := disk.read(max(_STEP // unit, 1) * unit):
+        for at in range(0, len(data), unit):
+            total += 1
+            same += (blocks.digest(data[at:at + unit])
+                     == manifest.read(blocks.DIGEST))
+    return same / total if total else 0.0
+
+
+def _snapshots(cloud: Any, server: Any) -> list[tuple[Any, ...]]:
+    """Return the images that were made of a server."""
+    return [('-', 'image', image.id, image.status, _age(image.created_at),
+             columns.size(image.size), '-', _share(None), 'glance',
+             columns.text('its SHA-256 are not known without reading it'))
+            for image in cloud.image.images(instance_uuid=server.id)]
+
+
+def _share(value: float | None) -> columns.Formatted:
+    return columns.Formatted(
+        value, '-' if value is None else '%.0f %%' % value)
+
+
+def _age(moment: str) -> Any:
+    then = datetime.datetime.strptime(
+        moment[:19], '%Y-%m-%dT%H:%M:%S').replace(
+            tzinfo=datetime.timezone.utc)
+    return columns.duration((datetime.datetime.now(datetime.timezone.utc)
+                             - then).total_seconds())
+

@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes in use that are swapped for others, and what the driver adds.
+
+Nova's ``_swap_volume`` copies all of the old volume into the new one.
+Before it begins, the new one is filled from a backup (swaps.fill), and
+the copy then skips what is proven.  If anything fails before that, Nova
+copies all; the log has the reason.
+
+A thread has QEMU record writes to the volumes of this host's instances, so
+that there is a backup that was begun after the record (swaps.watches).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+import contextlib
+import dataclasses
+import os
+import shutil
+import threading
+import typing
+from xml.etree import ElementTree
+
+from nova import context as nova_context
+from nova import exception
+from nova import objects
+import nova.conf
+from oslo_log import log as logging
+
+from nova_dedup_migrate import errors as base_errors
+from nova_dedup_migrate.backups import api as backups_api
+from nova_dedup_migrate.backups import connection
+from nova_dedup_migrate.backups import objects as backup_objects
+from nova_dedup_migrate.backups import reader
+from nova_dedup_migrate.compute import guests
+from nova_dedup_migrate.compute import swap_recovery
+from nova_dedup_migrate.conf import dedup_migrate as options
+from nova_dedup_migrate.conf import paths
+from nova_dedup_migrate.hypervisor import base as hypervisor
+from nova_dedup_migrate.storage import rebuild
+from nova_dedup_migrate.storage import writer
+from nova_dedup_migrate.storage.sources import backup as backup_source
+from nova_dedup_migrate.swaps import errors
+from nova_dedup_migrate.swaps import fill
+from nova_dedup_migrate.swaps import operations
+from nova_dedup_migrate.swaps import watches
+
+CONF = nova.conf.CONF
+LOG = logging.getLogger(__name__)
+
+_DAEMON = 'qemu-storage-daemon'
+
+
+@dataclasses.dataclass(frozen=True)
+class _Swap:
+    """What Nova was called with."""
+
+    instance: objects.Instance
+    old_volume: str
+    new_volume: str
+
+
+class VolumeSwaps:
+    """What the driver calls; nothing here fails a swap of Nova's.
+
+    :param driver: the DedupMigrateLibvirtDriver
+    """
+
+    def __init__(self, driver: typing.Any) -> None:
+        options.register_opts(CONF)
+        paths.register_opts(CONF)
+        self._driver = driver
+        self._guard = threading.RLock()
+        self._swaps: dict[tuple[str, str], _Swap] = {}
+        self._stopped = threading.Event()
+        self._api: backups_api.BackupAssistAPI | None = None
+
+    @property
+    def enabled(self) -> bool:
+        """Whether volumes are filled from backups."""
+        group = CONF.dedup_migrate
+        return bool(group.enabled and group.backup_certificate)
+
+    @property
+    def _records(self) -> watches.Records:
+        return watches.Records(os.path.join(
+            CONF.dedup_migrate.volumes_path, 'watches'))
+
+    @property
+    def _operations(self) -> operations.SwapOperations:
+        return operations.SwapOperations(os.path.join(
+            CONF.dedup_migrate.volumes_path, 'swaps'))
+
+    # Life
+
+    def start(self) -> None:
+        """Settle swaps that were interrupted; record writes from now on."""
+        if CONF.dedup_migrate.enabled:
+            threading.Thread(target=self._work, name='dedup-volumes',
+                             daemon=True).start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def _work(self) -> None:
+        found = list(self._operations.unfinished())
+        for one in found:
+            try:
+                swap_recovery.settle(self._driver, one)
+                self._operations.end(one, 'settled after a restart of '
+                                     'nova-compute')
+            except Exception:
+                LOG.exception('The swap of volume %s of instance %s was '
+                              'interrupted and is not settled. It is tried '
+                              'again when nova-compute starts; see "Volumes '
+                              'that move" in the administrator guide',
+                              one.old_volume, one.instance)
+        while not self._stopped.wait(
+                CONF.dedup_migrate.volume_watch_interval or None):
+            if self.enabled:
+                self.watch_all()
+
+    # Recording
+
+    def watch_all(self) -> None:
+        """Have QEMU record the writes to each volume of this host."""
+        for uuid in self._driver.list_instance_uuids():
+            try:
+                self._watch_instance(uuid)
+            except (base_errors.DedupMigrateError, LookupError,
+                    exception.NovaException, OSError) as error:
+                LOG.info('Writes to the volumes of instance %s are not '
+                         'recorded: %s', uuid, error)
+            except Exception:
+                LOG.exception('Writes to the volumes of instance %s are '
+                              'not recorded', uuid)
+        there = set(self._driver.list_instance_uuids())
+        for instance, disk in self._records.names():
+            if instance not in there:
+                self._records.remove(instance, disk)
+
+    def _watch_instance(self, uuid: str) -> None:
+        context = nova_context.get_admin_context()
+        volumes = [bdm for bdm in objects.BlockDeviceMappingList
+                   .get_by_instance_uuid(context, uuid)
+                   if bdm.is_volume and bdm.volume_id and bdm.device_name]
+        if not volumes:
+            return
+        instance = objects.Instance.get_by_uuid(context, uuid)
+        guest = guests.open_guest(self._driver._host, instance)
+        devices = guest.disks()
+        for bdm in volumes:
+            disk = bdm.device_name.rpartition('/')[2]
+            with self._guard:
+                if disk in devices and (uuid, disk) not in self._swaps:
+                    self._watch_disk(guest, instance, disk, devices[disk],
+                                     bdm.volume_id)
+
+    def _watch_disk(self, guest: hypervisor.Guest,
+                    instance: objects.Instance, disk: str, device: str,
+                    volume_id: str) -> None:
+        record = self._records.load(instance.uuid, disk)
+        if record is not None and record.volume_id == volume_id:
+            watch = watches.of(guest, record.token)
+            if watch is not None and not watches.is_worn(watch):
+                return
+        watch, found = watches.begin(
+            guest, device,
+            lambda: self._find(instance.project_id, volume_id))
+        try:
+            self._records.save(watches.Record(
+                instance.uuid, disk, volume_id, watch.token,
+                tuple(backup.backup_id for backup in found.backups),
+                found.now))
+        except BaseException:
+            guest.drop_disk(watch.token)
+            raise
+        LOG.debug('Writes to volume %s of instance %s are recorded',
+                  volume_id, instance.uuid)
+
+    def _find(self, project_id: str, volume_id: str
+              ) -> backup_objects.DedupBackupFindReply:
+        found = self._client().find(backup_objects.DedupBackupFindRequest(
+            volume_id=volume_id, project_id=project_id, host=CONF.host))
+        if len(found.backups) >= backup_objects.MAX_BACKUPS:
+            # There may be more, and those that exist have to be known.
+            raise errors.NotFillable(
+                reason='volume %s has %d backups or more'
+                % (volume_id, len(found.backups)))
+        return found
+
+    def _client(self) -> backups_api.BackupAssistAPI:
+        if self._api is None:
+            self._api = backups_api.BackupAssistAPI.from_conf(CONF)
+        return self._api
+
+    # Swapping
+
+    def require_no_swap(self, instance: objects.Instance) -> None:
+        """Refuse a live migration while a volume is swapped.
+
+        :raises MigrationPreCheckError:
+        """
+        with self._guard:
+            for (uuid, _), swap in self._swaps.items():
+                if uuid == instance.uuid:
+                    raise exception.MigrationPreCheckError(
+                        reason='volume %s of the instance moves to another '
+                        'backend. Wait until it is in use again'
+                        % swap.old_volume)
+
+    @contextlib.contextmanager
+    def swapping(self, instance: objects.Instance, mountpoint: str,
+                 old: dict, new: dict) -> Iterator[None]:
+        """Note a swap while it is under way.
+
+        :param old, new: connection_info of the volumes
+        """
+        disk = mountpoint.rpartition('/')[2]
+        key = (instance.uuid, disk)
+        swap = _Swap(instance, str(old.get('serial') or ''),
+                     str(new.get('serial') or ''))
+        with self._guard:
+            self._swaps[key] = swap
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._swaps.pop(key, None)
+
+    @contextlib.contextmanager
+    def filling(self, guest: typing.Any, disk: str, conf: typing.Any
+                ) -> Iterator[None]:
+        """Fill the new volume; the block is Nova's copy.
+
+        :param guest: nova.virt.libvirt.guest.Guest
+        :param conf: LibvirtConfigGuestDisk of the new volume
+        """
+        swap = self._swaps.get((guest.uuid, disk))
+        if swap is None or not swap.old_volume or not swap.new_volume:
+            yield
+            return
+        operation = operations.Swap(
+            swap.instance.uuid, disk, swap.old_volume, swap.new_volume,
+            conf.source_path or '')
+        with contextlib.ExitStack() as stack:
+            outcome = 'copied by Nova'
+            try:
+                self._operations.begin(operation)
+                if self.enabled:
+                    filled = self._fill(stack, swap, guest, disk, conf)
+                    outcome = ('%d of %d bytes were filled from a backup'
+                               % (filled.proven, filled.size))
+                    LOG.info('Volume %s of instance %s: %d of %d bytes were '
+                             'filled from a backup in %.1f s; the rest is '
+                             'copied', swap.old_volume, swap.instance.uuid,
+                             filled.proven, filled.size, filled.seconds)
+            except base_errors.DedupMigrateError as error:
+                outcome = 'copied by Nova: %s' % error
+                LOG.info('Volume %s of instance %s is copied in full: %s',
+                         swap.old_volume, swap.instance.uuid, error)
+            except Exception as error:
+                outcome = 'copied by Nova: %s' % error
+                LOG.exception('Volume %s of instance %s is copied in full',
+                              swap.old_volume, swap.instance.uuid)
+            try:
+                yield
+            except BaseException as error:
+                outcome = 'failed: %s' % error
+                raise
+            finally:
+                with contextlib.suppress(OSError):
+                    self._operations.note(operation, outcome)
+
+    def _fill(self, stack: contextlib.ExitStack, swap: _Swap,
+              nova_guest: typing.Any, disk: str, conf: typing.Any
+              ) -> fill.Filled:
+        if conf.source_type not in ('file', 'block') or not conf.source_path:
+            raise errors.NotFillable(
+                reason='the new volume is neither a file nor a device of '
+                'this host')
+        record = self._records.load(swap.instance.uuid, disk)
+        if record is None or record.volume_id != swap.old_volume:
+            raise errors.NotFillable(reason='no writes were recorded')
+        guest = guests.open_guest(self._driver._host, swap.instance)
+        # Whatever comes of it, the watch is used up.
+        self._records.remove(swap.instance.uuid, disk)
+        stack.callback(self._drop, guest, record.token)
+        backup = reader.BackupReader(
+            self._client(), connection.tls_context(CONF), CONF.host,
+            swap.old_volume, swap.instance.project_id, record.refusal)
+        source = backup_source.BackupSource(backup)
+        stack.callback(source.close)
+        assert backup.backup is not None
+        journal = self._records.journal(swap.instance.uuid, disk)
+        with contextlib.suppress(FileNotFoundError):
+            # That of another target.
+            os.unlink(journal)
+        try:
+            return fill.fill(
+                guest, record, source, backup.backup.backup_id,
+                writer.Image(conf.source_path, conf.driver_format or 'raw'),
+                journal, rebuild.Limits(
+                    seconds=CONF.dedup_migrate.volume_fill_time),
+                _storage_daemon(nova_guest))
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(journal)
+
+    @staticmethod
+    def _drop(guest: hypervisor.Guest, token: str) -> None:
+        """Forget a watch, whether a mirror has used it or not."""
+        with contextlib.suppress(base_errors.DedupMigrateError):
+            for watch in guest.disk_watches():
+                if watch.token == token:
+                    if watch.reason:
+                        LOG.info('The copy did not use what was filled: %s',
+                                 watch.reason)
+                    guest.drop_disk(token)
+
+
+def _storage_daemon(guest: typing.Any) -> str:
+    """Return the qemu-storage-daemon beside a guest's QEMU, or in PATH."""
+    emulator = ElementTree.fromstring(guest.get_xml_desc()).findtext(
+        './devices/emulator') or ''
+    return shutil.which(_DAEMON, path=os.pathsep.join(
+        (os.path.dirname(emulator), os.environ.get('PATH', os.defpath)))
+    ) or _DAEMON

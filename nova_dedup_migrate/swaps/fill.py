@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fills a new volume from a backup, for the mirror that follows.
+
+::
+
+    blocks not written since the watch began: their SHA-256, as the backup
+        has them, are the manifest
+    some of them are read from the volume and compared
+    each is written to the new volume, read back and compared: proven
+    arm: the mirror job copies what is written or not proven
+
+The volume itself is read for the samples only.  Nothing is cleared in the
+watch, so whatever the guest writes meanwhile is copied by the mirror.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+import dataclasses
+import hashlib
+import io
+import random
+
+from nova_dedup_migrate.hypervisor import base as hypervisor
+from nova_dedup_migrate.hypervisor import disk_export
+from nova_dedup_migrate.hypervisor import watching
+from nova_dedup_migrate.storage import bitmap
+from nova_dedup_migrate.storage import blocks
+from nova_dedup_migrate.storage import libnbd
+from nova_dedup_migrate.storage import manifest
+from nova_dedup_migrate.storage import rebuild
+from nova_dedup_migrate.storage import writer
+from nova_dedup_migrate.storage.sources import backup as backup_source
+from nova_dedup_migrate.swaps import errors
+from nova_dedup_migrate.swaps import watches
+
+#: Blocks of the volume that are read and compared with the backup.
+SAMPLES = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Filled:
+    """What a fill did, in bytes.
+
+    :ivar size: of the volume
+    :ivar proven: of the new volume, what the mirror need not copy
+    :ivar fetched: that came from the backup
+    :ivar sampled: that were read from the volume
+    """
+
+    size: int
+    proven: int
+    fetched: int
+    sampled: int
+    seconds: float
+
+
+def fill(guest: hypervisor.Guest, record: watches.Record,
+         source: backup_source.BackupSource, backup_id: str,
+         image: writer.Image, journal: str,
+         limits: rebuild.Limits | None = None,
+         program: str = 'qemu-storage-daemon') -> Filled:
+    """Fill an image and arm the disk for the mirror into it.
+
+    :param record: of the disk's watch
+    :param source: with the backup, is closed
+    :param image: the new volume
+    :param journal: path for rebuild's journal, which is made
+    :raises SwapError: nothing is armed
+    :raises StorageError: likewise
+    :raises HypervisorError: likewise
+    """
+    if libnbd.nbd is None:
+        raise errors.NotFillable(
+            reason='python3-libnbd is not installed on this host')
+    watch = watches.of(guest, record.token)
+    if watch is None:
+        raise errors.NotFillable(
+            reason='QEMU has not recorded all writes to the volume')
+    if watch.granularity % blocks.BLOCK:
+        raise errors.NotFillable(reason='QEMU records writes in granules of '
+                                 '%d bytes' % watch.granularity)
+    clean = _clean(guest, watch, source)
+    sampled = _compare(guest, watch, source, clean, record, backup_id)
+    build = rebuild.Rebuild(
+        rebuild.Disk(image, watch.size, journal,
+                     hashlib.sha256(watch.token.encode()).digest(),
+                     watch.granularity),
+        [source], limits, program=program)
+    built = build.run(lambda extents: _Manifest(
+        _manifest(watch.size, source, clean)).read)
+    built.identity.check(image.path)
+    armed = guest.arm_disk(watch.token, bytes(built.proven),
+                           built.canary.offset, built.canary.data)
+    return Filled(watch.size, armed.proven, source.fetched, sampled,
+                  built.seconds)
+
+
+def _clean(guest: hypervisor.Guest, watch: watching.DiskWatch,
+           source: backup_source.BackupSource) -> bitmap.Bitmap:
+    """Return the blocks that are as the backup has them."""
+    dirty = bitmap.Bitmap(watch.granules, guest.dirty_granules(watch))
+    clean = bitmap.Bitmap(blocks.count(watch.size))
+    # A last block that is shorter in one of them has another SHA-256.
+    whole = min(watch.size, source.size)
+    if source.size != watch.size:
+        whole -= whole % blocks.BLOCK
+    if whole:
+        clean.set(0, blocks.count(whole))
+    for offset, length in dirty.extents(watch.granularity, watch.size):
+        clean.clear(offset // blocks.BLOCK, blocks.count(length))
+    return clean
+
+
+def _compare(guest: hypervisor.Guest, watch: watching.DiskWatch,
+             source: backup_source.BackupSource, clean: bitmap.Bitmap,
+             record: watches.Record, backup_id: str) -> int:
+    """Compare some blocks of the volume; return how many bytes.
+
+    :raises BackupDiffers:
+    """
+    numbers = [number for first, count in clean.runs()
+               for number in random.sample(
+                   range(first, first + count),
+                   min(count, max(1, SAMPLES * count // clean.size)))]
+    numbers = random.sample(numbers, min(len(numbers), SAMPLES))
+    if not numbers:
+        raise errors.NotFillable(reason='all of the volume has been written '
+                                 'since the backup')
+    wrong, done = [], 0
+    with guest.exported_disk(watch.node_name) as path:
+        disk = libnbd.nbd.NBD()
+        disk.set_export_name(disk_export.NAME)
+        disk.connect_unix(path)
+        try:
+            for number in sorted(numbers):
+                length = blocks.length(number, watch.size)
+                data = disk.pread(length, number * blocks.BLOCK)
+                done += length
+                if blocks.digest(data) != source.digest(number):
+                    wrong.append(number)
+        except libnbd.nbd.Error as error:
+            raise errors.NotFillable(
+                reason='the volume cannot be read: %s' % error) from error
+        finally:
+            disk.shutdown()
+    if wrong:
+        # The guest may have written there meanwhile.
+        still = _clean(guest, watch, source)
+        for number in wrong:
+            if still[number]:
+                raise errors.BackupDiffers(
+                    backup_id=backup_id, volume_id=record.volume_id,
+                    offset=number * blocks.BLOCK)
+    return done
+
+
+def _manifest(size: int, source: backup_source.BackupSource,
+              clean: bitmap.Bitmap) -> Iterator[bytes]:
+    """Yield the manifest of the blocks that the backup has."""
+    encode = manifest.Writer(size)
+    yield encode.header()
+    for first, count in clean.runs():
+        for start in range(first, first + count, manifest.MAX_DIGESTS):
+            some = range(start, min(start + manifest.MAX_DIGESTS,
+                                    first + count))
+            yield encode.record(manifest.Record(
+                manifest.DIGESTS, start, len(some),
+                b''.join(map(source.digest, some))))
+    yield encode.end()
+
+
+class _Manifest(io.RawIOBase):
+    """Parts, to be read by length."""
+
+    def __init__(self, parts: Iterator[bytes]) -> None:
+        super().__init__()
+        self._parts = parts
+        self._left = b''
+
+    def read(self, size: int = -1) -> bytes:
+        while len(self._left) < size:
+            part = next(self._parts, b'')
+            if not part:
+                break
+            self._left += part
+        data, self._left = self._left[:size], self._left[size:]
+        return data

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Swaps of volumes, on disk: what to settle, and what became of them.
+
+A file INSTANCE.DISK.json for the last swap of each disk.  It is written
+before libvirt is called.  Nova does its last steps after the driver's, so
+a swap is open until nova-compute starts again and sees, from Cinder and
+libvirt, that nothing is left to settle::
+
+    begin() -> copying -> note() --start of nova-compute--> end()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+import contextlib
+import dataclasses
+import json
+import logging
+import os
+import pathlib
+
+LOG = logging.getLogger(__name__)
+
+COPYING, ENDED = 'copying', 'ended'
+_MAX_FILE = 1 << 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Swap:
+    """One swap.
+
+    :ivar instance: UUID
+    :ivar disk: in the guest's definition, such as 'vdb'
+    :ivar path: of the new volume on this host, '' if it has none
+    :ivar phase: COPYING or ENDED
+    :ivar outcome: a sentence
+    """
+
+    instance: str
+    disk: str
+    old_volume: str
+    new_volume: str
+    path: str
+    phase: str = COPYING
+    outcome: str = ''
+
+
+class SwapOperations:
+    """The swaps of a host.
+
+    :param directory: of the files
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = pathlib.Path(directory)
+
+    def begin(self, swap: Swap) -> None:
+        """Write a swap before its side effects.
+
+        :raises OSError:
+        """
+        self._write(swap)
+
+    def note(self, swap: Swap, outcome: str) -> None:
+        """Write how the driver's part has ended."""
+        self._write(dataclasses.replace(swap, outcome=outcome))
+
+    def end(self, swap: Swap, outcome: str) -> None:
+        """Note that there is nothing left to settle."""
+        self._write(dataclasses.replace(swap, phase=ENDED, outcome=outcome))
+
+    def load(self, instance: str, disk: str) -> Swap | None:
+        return self._read(self._directory / ('%s.%s.json'
+                                             % (instance, disk)))
+
+    def unfinished(self) -> Iterator[Swap]:
+        """Yield the swaps that were not ended."""
+        for path in sorted(self._directory.glob('*.json')):
+            found = self._read(path)
+            if found is not None and found.phase != ENDED:
+                yield found
+
+    def _read(self, path: pathlib.Path) -> Swap | None:
+        try:
+            with open(path, 'rb') as file:
+                found = Swap(**json.loads(file.read(_MAX_FILE)))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError) as error:
+            LOG.error('The swap in %s cannot be read: %s. Check the volumes '
+                      'of the instance and remove the file', path, error)
+            return None
+        return found
+
+    def _write(self, swap: Swap) -> None:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._directory / ('%s.%s.json' % (swap.instance, swap.disk))
+        new = path.with_suffix('.new')
+        with contextlib.ExitStack() as stack:
+            file = stack.enter_context(open(new, 'w'))
+            json.dump(dataclasses.asdict(swap), file)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)

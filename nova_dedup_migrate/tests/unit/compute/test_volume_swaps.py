@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the driver does about swaps of volumes."""
+
+import contextlib
+import os
+import types
+from unittest import mock
+
+from nova import exception
+from nova import objects
+import nova.conf
+from nova.virt.libvirt import guest as libvirt_guest
+
+from nova_dedup_migrate.backups import objects as backup_objects
+from nova_dedup_migrate.compute import guests
+from nova_dedup_migrate.compute import swap_recovery
+from nova_dedup_migrate.compute import volume_swaps
+from nova_dedup_migrate.hypervisor import watching
+from nova_dedup_migrate.swaps import errors
+from nova_dedup_migrate.swaps import fill
+from nova_dedup_migrate.swaps import operations
+from nova_dedup_migrate.swaps import watches
+from nova_dedup_migrate.tests import base
+from nova_dedup_migrate.tests.unit.compute import fakes
+
+OLD = '33333333-0000-4000-8000-000000000003'
+NEW = '44444444-0000-4000-8000-000000000004'
+BACKUP = '55555555-0000-4000-8000-000000000005'
+SINCE = '2026-01-01T00:00:00Z'
+CONF = nova.conf.CONF
+
+
+def backup(backup_id=BACKUP, when='2026-01-02T00:00:00Z', **fields):
+    return backup_objects.DedupBackup(
+        backup_id=backup_id, volume_id=OLD, status='available', size=1 << 30,
+        data_timestamp=when, chain_length=1, usable=True, **fields)
+
+
+class Guest:
+    """Disks that are watched, as a hypervisor.Guest has them."""
+
+    def __init__(self):
+        self.calls = []
+        self.watches = []
+
+    def disks(self):
+        return {'vdb': 'virtio-disk1'}
+
+    def watch_disk(self, device):
+        self.calls.append('watch')
+        watch = watching.DiskWatch('token%d' % len(self.calls), device,
+                                   'node', watching.WATCHING, 1 << 20, 32768)
+        self.watches = [watch]
+        return watch
+
+    def clear_disk(self, token, offset, length):
+        self.calls.append(('clear', offset, length))
+
+    def disk_watches(self):
+        return tuple(self.watches)
+
+    def drop_disk(self, token):
+        self.calls.append(('drop', token))
+        self.watches = []
+
+
+class VolumeSwapsCase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.directory = self.temporary_dir()
+        self.driver = types.SimpleNamespace(
+            _host=None, list_instance_uuids=lambda: [fakes.UUID])
+        self.swaps = volume_swaps.VolumeSwaps(self.driver)
+        for name, value in (('volumes_path', str(self.directory)),
+                            ('backup_certificate', '/c.pem')):
+            CONF.set_override(name, value, 'dedup_migrate')
+            self.addCleanup(CONF.clear_override, name, 'dedup_migrate')
+        self.instance = objects.Instance(uuid=fakes.UUID, project_id='p')
+        self.guest = Guest()
+        self.patched(guests, 'open_guest', return_value=self.guest)
+        self.found = self.patched(
+            volume_swaps.VolumeSwaps, '_find',
+            side_effect=lambda *_: self.guest.calls.append('find')
+            or backup_objects.DedupBackupFindReply(
+                backups=[backup()], hosts=[], now=SINCE))
+
+    def patched(self, owner, name, **kwargs):
+        patch = mock.patch.object(owner, name, autospec=True, **kwargs)
+        self.addCleanup(patch.stop)
+        return patch.start()
+
+    @property
+    def records(self):
+        return watches.Records(str(self.directory / 'watches'))
+
+
+class WatchTest(VolumeSwapsCase):
+
+    def setUp(self):
+        super().setUp()
+        self.patched(objects.Instance, 'get_by_uuid',
+                     return_value=self.instance)
+        self.patched(
+            objects.BlockDeviceMappingList, 'get_by_instance_uuid',
+            return_value=[objects.BlockDeviceMapping(
+                source_type='volume', destination_type='volume',
+                volume_id=OLD, device_name='/dev/vdb')])
+
+    def test_backups_are_noted_after_the_bitmap_was_cleared(self):
+        self.swaps.watch_all()
+        self.assertEqual(['watch', ('clear', 0, 1 << 20), 'find'],
+                         self.guest.calls)
+        record = self.records.load(fakes.UUID, 'vdb')
+        self.assertEqual(
+            watches.Record(fakes.UUID, 'vdb', OLD, 'token1', (BACKUP,),
+                           SINCE), record)
+
+    def test_a_watch_that_is_there_stays(self):
+        self.swaps.watch_all()
+        self.swaps.watch_all()
+        self.assertEqual(1, self.guest.calls.count('watch'))
+        # of a QEMU that was started anew
+        self.guest.watches = []
+        self.swaps.watch_all()
+        self.assertEqual(2, self.guest.calls.count('watch'))
+
+    def test_a_worn_watch_is_begun_anew(self):
+        self.swaps.watch_all()
+        self.guest.watches = [watching.DiskWatch(
+            'token1', 'virtio-disk1', 'node', watching.WATCHING, 1 << 20,
+            32768, dirty=(1 << 19) + 1)]
+        self.swaps.watch_all()
+        self.assertEqual(2, self.guest.calls.count('watch'))
+
+    def test_nothing_is_recorded_if_backups_are_not_known(self):
+        self.found.side_effect = errors.NotFillable(reason='none')
+        self.swaps.watch_all()
+        self.assertIsNone(self.records.load(fakes.UUID, 'vdb'))
+        self.assertEqual(('drop', 'token1'), self.guest.calls[-1])
+
+    def test_a_disk_that_is_swapped_is_left_alone(self):
+        with self.swaps.swapping(self.instance, '/dev/vdb', {'serial': OLD},
+                                 {'serial': NEW}):
+            self.swaps.watch_all()
+        self.assertEqual([], self.guest.calls)
+
+    def test_records_of_other_instances_go(self):
+        self.swaps.watch_all()
+        self.driver.list_instance_uuids = lambda: []
+        self.swaps.watch_all()
+        self.assertIsNone(self.records.load(fakes.UUID, 'vdb'))
+
+
+class RecordTest(base.TestCase):
+
+    def test_which_backups_say_what_the_volume_is(self):
+        record = watches.Record(fakes.UUID, 'vdb', OLD, 't', (BACKUP,),
+                                SINCE)
+        self.assertEqual('', record.refusal(backup(NEW)))
+        for one, pattern in (
+                (backup(), 'before writes were recorded'),
+                (backup(NEW, of_snapshot=True), 'snapshot'),
+                (backup(NEW, when='2025-12-31T23:59:59Z'), 'since')):
+            self.assertIn(pattern, record.refusal(one))
+        other = backup(NEW)
+        other.volume_id = NEW
+        self.assertIn('another volume', record.refusal(other))
+
+    def test_a_damaged_record_is_none(self):
+        directory = self.temporary_dir()
+        records = watches.Records(str(directory))
+        records.save(watches.Record(fakes.UUID, 'vdb', OLD, 't', (), SINCE))
+        path = directory / ('%s.vdb.json' % fakes.UUID)
+        good = path.read_text()
+        self.assertEqual([(fakes.UUID, 'vdb')], list(records.names()))
+        for wrong in ('', '[]', '{}', good[:-5],
+                      good.replace('"t"', '7'),
+                      good.replace('[]', '"abc"').replace('"t"', 'null'),
+                      good.replace('vdb', 'vdc')):
+            path.write_text(wrong)
+            self.assertIsNone(records.load(fakes.UUID, 'vdb'), wrong)
+        self.assertRaises(errors.NotFillable, records.load, '../x', 'vdb')
+
+
+class FillingTest(VolumeSwapsCase):
+
+    def setUp(self):
+        super().setUp()
+        self.conf = types.SimpleNamespace(
+            source_type='file', source_path='/mnt/new', driver_format='raw')
+        self.nova_guest = mock.create_autospec(libvirt_guest.Guest,
+                                               instance=True)
+        self.nova_guest.uuid = fakes.UUID
+        self.nova_guest.get_xml_desc.return_value = (
+            '<domain><devices><emulator>/opt/q/bin/qemu</emulator></devices>'
+            '</domain>')
+        self.reader = self.patched(volume_swaps.reader, 'BackupReader')
+        self.reader.return_value.backup = backup(NEW)
+        self.source = self.patched(volume_swaps.backup_source,
+                                   'BackupSource')
+        self.patched(volume_swaps.connection, 'tls_context')
+        self.patched(volume_swaps.VolumeSwaps, '_client')
+        self.fill = self.patched(fill, 'fill', return_value=fill.Filled(
+            1 << 20, 1 << 19, 1 << 18, 4096, 0.1))
+        self.guest.watches = [watching.DiskWatch(
+            'token', 'virtio-disk1', 'node', watching.USED, 1 << 20, 32768)]
+        self.records.save(watches.Record(fakes.UUID, 'vdb', OLD, 'token', (),
+                                         SINCE))
+
+    def operation(self):
+        return operations.SwapOperations(
+            str(self.directory / 'swaps')).load(fakes.UUID, 'vdb')
+
+    @contextlib.contextmanager
+    def swapping(self):
+        with self.swaps.swapping(self.instance, '/dev/vdb', {'serial': OLD},
+                                 {'serial': NEW}):
+            with self.swaps.filling(self.nova_guest, 'vdb', self.conf):
+                yield
+
+    def test_filled_then_copied(self):
+        with self.swapping():
+            record = self.fill.call_args[0][1]
+            self.assertEqual('token', record.token)
+            self.assertEqual(record.refusal, self.reader.call_args[0][-1])
+            self.assertEqual(operations.COPYING, self.operation().phase)
+            # for recovery, and nobody uses the watch twice
+            self.assertEqual('/mnt/new', self.operation().path)
+            self.assertIsNone(self.records.load(fakes.UUID, 'vdb'))
+            self.assertNotIn(('drop', 'token'), self.guest.calls)
+        self.assertIn(('drop', 'token'), self.guest.calls)
+        self.assertIn('524288 of 1048576', self.operation().outcome)
+        self.source.return_value.close.assert_called_with()
+
+    def test_whatever_fails_nova_copies_all(self):
+        for failure in (errors.NotFillable(reason='why'), RuntimeError('why'),
+                        OSError('why')):
+            self.records.save(watches.Record(
+                fakes.UUID, 'vdb', OLD, 'token', (), SINCE))
+            self.fill.side_effect = failure
+            copied = []
+            with self.swapping():
+                copied.append(1)
+            self.assertEqual([1], copied)
+            self.assertRegex(self.operation().outcome,
+                             'copied by Nova: .*why')
+
+    def test_what_cannot_be_filled(self):
+        for kind, path, removed in (('network', None, False),
+                                    ('file', '/mnt/new', True)):
+            self.conf.source_type, self.conf.source_path = kind, path
+            if removed:
+                self.records.remove(fakes.UUID, 'vdb')
+            with self.swapping():
+                pass
+            self.fill.assert_not_called()
+            self.assertIn('copied by Nova', self.operation().outcome)
+
+    def test_novas_error_is_raised_and_noted(self):
+        with self.assertRaisesRegex(exception.VolumeRebaseFailed, 'broken'):
+            with self.swapping():
+                raise exception.VolumeRebaseFailed(reason='broken')
+        self.assertIn('broken', self.operation().outcome)
+        self.assertIn(('drop', 'token'), self.guest.calls)
+
+    def test_live_migration_is_refused_meanwhile(self):
+        self.swaps.require_no_swap(self.instance)
+        with self.swapping():
+            self.assertRaises(exception.MigrationPreCheckError,
+                              self.swaps.require_no_swap, self.instance)
+        self.swaps.require_no_swap(self.instance)
+
+    def test_without_certificate_nothing_is_filled(self):
+        CONF.set_override('backup_certificate', None, 'dedup_migrate')
+        with self.swapping():
+            pass
+        self.fill.assert_not_called()
+
+    def test_interrupted_swaps_are_settled_once(self):
+        with self.swapping():
+            pass
+        settle = self.patched(swap_recovery, 'settle')
+        self.swaps.stop()
+        self.swaps._work()
+        settle.assert_called_once()
+        self.assertEqual(operations.ENDED, self.operation().phase)
+        self.swaps._work()
+        settle.assert_called_once()
+
+    def test_what_cannot_be_settled_stays(self):
+        with self.swapping():
+            pass
+        self.patched(swap_recovery, 'settle', side_effect=RuntimeError)
+        self.swaps.stop()
+        self.swaps._work()
+        self.assertEqual(operations.COPYING, self.operation().phase)
+
+    def test_the_daemon_is_that_of_the_guests_qemu(self):
+        directory = self.temporary_dir()
+        daemon = directory / 'qemu-storage-daemon'
+        daemon.touch(mode=0o755)
+        self.nova_guest.get_xml_desc.return_value = (
+            '<domain><devices><emulator>%s</emulator></devices></domain>'
+            % os.path.join(directory, 'qemu'))
+        self.assertEqual(str(daemon), volume_swaps._storage_daemon(
+            self.nova_guest))

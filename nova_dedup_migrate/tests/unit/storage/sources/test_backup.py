@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The source that reads backups, with a reader that has one in memory."""
+
+import random
+import tempfile
+
+from nova_dedup_migrate.backups import errors as backup_errors
+from nova_dedup_migrate.backups import frames
+from nova_dedup_migrate.storage import blocks
+from nova_dedup_migrate.storage import errors
+from nova_dedup_migrate.storage.sources import backup
+from nova_dedup_migrate.tests import base
+from nova_dedup_migrate.tests.unit.storage.sources import conformance
+
+_SIZE = backup.WINDOW + 40 * blocks.BLOCK + 512
+
+
+class Reader:
+    """A backups.reader.BackupReader of bytes."""
+
+    def __init__(self, content, unit=blocks.BLOCK):
+        self.content = content
+        self.unit = unit
+        self.size = len(content)
+        self.missing = set()
+        self.requests = []
+        self.failure = None
+        self.closed = False
+
+    def open(self):
+        if self.failure:
+            raise self.failure
+        file = tempfile.TemporaryFile()
+        for at in range(0, self.size, self.unit):
+            file.write(blocks.digest(self.content[at:at + self.unit]))
+        file.flush()
+        return file
+
+    def stream(self, extents):
+        self.requests += extents
+        for offset, length in extents:
+            # not in the order of offsets
+            for at in reversed(range(offset, offset + length, self.unit)):
+                if self.failure:
+                    raise self.failure
+                end = min(at + self.unit, self.size)
+                data = self.content[at:end]
+                if at in self.missing:
+                    yield frames.Frame(frames.MISSING, at, end - at)
+                elif any(data):
+                    yield frames.Frame(frames.DATA, at, end - at, data)
+
+    def close(self):
+        self.closed = True
+
+
+class BackupSourceTest(conformance.Conformance, base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        chance = random.Random(3)
+        self.volume = b''.join(
+            chance.choice((bytes, chance.randbytes))(blocks.BLOCK)
+            for _ in range(blocks.count(_SIZE)))[:_SIZE]
+        self.reader = Reader(self.volume)
+        self.source = backup.BackupSource(self.reader)
+        self.addCleanup(self.source.close)
+        last = _SIZE // blocks.BLOCK * blocks.BLOCK
+        self.content = {at: self.volume[at:at + blocks.BLOCK]
+                        for at in (*range(0, last, 30 * blocks.BLOCK), last)}
+
+    def every(self):
+        return [blocks.Block(
+            blocks.digest(self.volume[at:at + blocks.BLOCK]), at,
+            blocks.length(at // blocks.BLOCK, _SIZE))
+            for at in range(0, _SIZE, blocks.BLOCK)]
+
+    def test_forwards_each_window_is_fetched_once(self):
+        every, found = self.every(), []
+        for start in range(0, len(every), 64):
+            found += self.source.read(every[start:start + 64])
+        self.assertTrue(b''.join(found) == self.volume)
+        self.assertEqual([(0, backup.WINDOW),
+                          (backup.WINDOW, _SIZE - backup.WINDOW)],
+                         self.reader.requests)
+
+    def test_have_reads_nothing(self):
+        self.source.have(self.every())
+        self.assertEqual([], self.reader.requests)
+
+    def test_changed_blocks_are_not_in_it(self):
+        data = b'\1' + self.volume[1:blocks.BLOCK]
+        block = blocks.Block(blocks.digest(data), 0, blocks.BLOCK)
+        self.assertEqual([False], self.source.have([block]))
+        self.assertEqual([None], self.source.read([block]))
+        self.assertEqual([], self.reader.requests)
+
+    def test_what_the_store_lacks_is_none(self):
+        every = [block for block in self.every()
+                 if block.digest != blocks.ZERO_DIGEST]
+        self.reader.missing.add(every[1].offset)
+        found = self.source.read(every[:3])
+        self.assertEqual([False, True, False],
+                         [data is None for data in found])
+
+    def test_no_more_is_kept_than_windows(self):
+        self.source._windows.update(
+            dict.fromkeys(range(100, 100 + backup.KEPT), {}))
+        self.source.read(self.every()[:1])
+        self.assertLessEqual(len(self.source._windows), backup.KEPT)
+
+    def test_failures(self):
+        self.reader.failure = backup_errors.AssistUnavailable(
+            host='backup-1', reason='it is gone')
+        wanted = [block for block in self.every()
+                  if block.digest != blocks.ZERO_DIGEST][:1]
+        self.assertRaises(errors.SourceFailed, self.source.read, wanted)
+        self.assertRaises(errors.SourceFailed, backup.BackupSource,
+                          self.reader)
+        self.source.close()
+        self.assertTrue(self.reader.closed)
+        self.reader.failure = None
+        self.assertRaises(errors.SourceFailed, self.source.read, wanted)
+
+    def test_other_units_are_refused(self):
+        other = Reader(self.volume, 4096)
+        error = self.assertRaises(errors.SourceFailed, backup.BackupSource,
+                                  other)
+        self.assertIn('of 4096 bytes', str(error))
+        self.assertTrue(other.closed)
