@@ -9,7 +9,8 @@ import unittest
 
 TOP = pathlib.Path(__file__).resolve().parents[1]
 #: Packages whose tests are run, those first that others are built on.
-PACKAGES = ('nova_dedup_migrate', 'testkit', 'guests', 'lab', 'benchmarks')
+PACKAGES = ('nova_dedup_migrate', 'nova_dedup_migrate_tempest_plugin',
+            'testkit', 'guests', 'lab', 'benchmarks')
 
 
 def find(*directories, pattern=None):

@@ -9,6 +9,7 @@ import tests
 #: Package -> packages of this repository it may import.
 _MAY = {
     'nova_dedup_migrate': (),
+    'nova_dedup_migrate_tempest_plugin': (),
     'testkit': ('nova_dedup_migrate',),
     'guests': ('nova_dedup_migrate', 'testkit'),
     'lab': ('nova_dedup_migrate', 'testkit', 'guests'),
