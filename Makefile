@@ -78,6 +78,10 @@ lab-off-cost: lab-ready both ## Compare it, with nothing to do, to LibvirtDriver
 lab-concurrent: lab-ready ## Migrate twenty guests at once; count what it takes
 	$(RUN_LAB) python -m benchmarks.concurrent_cost $(ARGS)
 
+.PHONY: tempest
+tempest: lab-ready ## Run Tempest in the lab, with Nova's driver and with ours
+	@$(RUN_LAB) python -m lab --name temp tempest $(ARGS)
+
 .PHONY: lab-status
 lab-status: ## Show the lab's hosts and services
 	@$(LAB_PYTHON) -m lab $(LAB) status $(ARGS)

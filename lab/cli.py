@@ -22,6 +22,7 @@ from lab import fault_campaign
 from lab import instances
 from lab import settings
 from lab import steps
+from lab import tempest_run
 from lab import topology
 from lab import trials
 from lab import up
@@ -82,6 +83,14 @@ def _parser():
                           'only what is missing is tried')
     _add_disks(one)
     one.set_defaults(run=_faults)
+    one = commands.add_parser(
+        'tempest', help="bring up a lab with Nova's driver, then with ours, "
+                        'and run Tempest in each')
+    one.add_argument('--quick', action='store_true',
+                     help='only tests of live migration, with our driver')
+    one.add_argument('--concurrency', type=int, default=1,
+                     help='tests at a time (default: %(default)s)')
+    one.set_defaults(run=_tempest)
     one = commands.add_parser('logs', help="show the services' last lines")
     one.add_argument('service', nargs='*',
                      help='HOST or HOST/NAME (default: what has ended)')
@@ -275,6 +284,11 @@ def _faults(args):
         trials.judge(tried, found)
         found.write(settings.TOP / 'build/lab-faults/report.json')
     return found.status()
+
+
+def _tempest(args):
+    return tempest_run.run(args.name, args.directory, args.quick,
+                           args.concurrency, steps.Progress())
 
 
 def _logs(args):
