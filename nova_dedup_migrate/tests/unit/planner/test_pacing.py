@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from benchmarks import options
-from benchmarks import pacing
+from nova_dedup_migrate.planner import pacing
 from nova_dedup_migrate.tests import base
 
 
@@ -31,15 +30,5 @@ class AdaptiveRateTest(base.TestCase):
         self.assertFalse(self.rate.update(29, 0).last)
         self.assertTrue(self.rate.update(30, 0).last)
 
-    def test_last_round_is_short(self):
-        # 256 KiB at 31.25 MB/s
-        self.assertEqual(9, self.rate.last_round()['downtime_limit_ms'])
-
-    def test_from_options(self):
-        chosen = options.Options(link=500, start_link=100)
-        migration = chosen.migration()
-        self.assertEqual(12_500_000, migration.max_bandwidth)
-        self.assertEqual(
-            62_500_000,
-            migration.qmp_parameters()['avail-switchover-bandwidth'])
-        self.assertIsNone(options.Options().pacing)
+    def test_the_maximum_is_below_the_minimum(self):
+        self.assertEqual(5, pacing.AdaptiveRate(9, 5).minimum)
