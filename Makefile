@@ -187,6 +187,22 @@ package-env: ## The same, and what builds and checks packages
 devstack-check: package-env ## Check the DevStack plugin; run its phases twice
 	$(RUN_LAB) tools/devstack-check $(ARGS)
 
+.PHONY: deb
+deb: package-env ## Build Debian packages: ours, and the patched QEMU
+	$(RUN_LAB) tools/deb $(ARGS)
+
+.PHONY: deb-check
+deb-check: package-env ## Install, upgrade, remove and purge them
+	$(RUN_LAB) tools/deb-check $(ARGS)
+
+.PHONY: repo
+repo: ## Make a directory that apt installs from, of what is built
+	$(RUN_LAB) tools/repo $(ARGS)
+
+.PHONY: package-check
+package-check: package-env ## Check sdist, wheel, RPM specs, AppArmor rules
+	$(RUN_LAB) tools/package-check $(ARGS)
+
 .PHONY: clean
 clean: ## Remove what was built in this directory (not the cache)
 	rm -rf build cover dist doc/build releasenotes/build .stestr *.egg-info
