@@ -104,8 +104,8 @@ class Check:
             mkdir /older
             for package in %s/*.deb; do
                 rm -rf /unpacked; dpkg-deb -R "$package" /unpacked
-                sed -i -E 's/^(Version: .*)$/\\1~older/;
-                    s/(python3-nova-dedup-migrate \\(= [^)]*)\\)/\\1~older)/' \\
+                sed -i -E -e 's/^(Version: .*)$/\\1~older/' \\
+                    -e 's/(python3-nova-dedup-migrate \\(= [^)]*)/\\1~older/' \\
                     /unpacked/DEBIAN/control
                 dpkg-deb -b /unpacked "/older/$(basename "$package")"
             done

@@ -16,7 +16,6 @@ import tempfile
 
 from buildtool import common
 from buildtool import debian
-
 from nova_dedup_migrate import errors
 
 #: Options of apt in the systems. Archives that this machine reaches may be
