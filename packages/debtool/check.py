@@ -105,7 +105,7 @@ class Check:
             for package in %s/*.deb; do
                 rm -rf /unpacked; dpkg-deb -R "$package" /unpacked
                 sed -i -E -e 's/^(Version: .*)$/\\1~older/' \\
-                    -e 's/(python3-nova-dedup-migrate \\(= [^)]*)/\\1~older/' \\
+                    -e 's/(nova-dedup-migrate \\(= [^)]*)/\\1~older/' \\
                     /unpacked/DEBIAN/control
                 dpkg-deb -b /unpacked "/older/$(basename "$package")"
             done
