@@ -171,12 +171,12 @@ def _restrict(place):
         path = place / 'debian' / name
         if not path.exists():
             continue
-        first, *packages = re.split(r'\n(?=(?:#[^\n]*\n)*Package: )',
-                                    path.read_text())
-        path.write_text('\n'.join([first] + [
-            package for package in packages
-            if re.search(r'^Package: (\S+)', package,
-                         re.MULTILINE)[1] in QEMU_PACKAGES]).rstrip() + '\n')
+        kept = []
+        for paragraph in re.split(r'\n\n+', path.read_text().strip()):
+            package = re.search(r'^Package: (\S+)', paragraph, re.MULTILINE)
+            if package is None or package[1] in QEMU_PACKAGES:
+                kept.append(paragraph)
+        path.write_text('\n\n'.join(kept) + '\n')
     _edit(place / 'debian/control.mk', r'^(system-packages :=).*$', r'\1 x86')
     _edit(place / 'debian/rules', r'(?<=filter )qemu-system(?=,)',
           'qemu-system-x86')
