@@ -188,7 +188,7 @@ devstack-check: package-env ## Check the DevStack plugin; run its phases twice
 	$(RUN_LAB) tools/devstack-check $(ARGS)
 
 .PHONY: deb
-deb: package-env ## Build Debian packages: ours, and the patched QEMU
+deb: package-env ## Build Debian packages, and the source package of QEMU
 	$(RUN_LAB) tools/deb $(ARGS)
 
 .PHONY: deb-check

@@ -21,7 +21,7 @@ from buildtool import tree
 TOP = common.REPOSITORY
 MAINTAINER = ('nova-dedup-migrate developers '
               '<openstack-discuss@lists.openstack.org>')
-#: Binary packages of QEMU that we build: those that a compute host needs and
+#: Binary packages of QEMU's source: those that a compute host needs and
 #: that have to be of one build. All others stay Debian's.
 QEMU_PACKAGES = ('qemu-block-extra', 'qemu-system-common',
                  'qemu-system-gui', 'qemu-system-modules-opengl',
@@ -177,7 +177,8 @@ def _restrict(place):
             if package is None or package[1] in QEMU_PACKAGES:
                 kept.append(paragraph)
         path.write_text('\n\n'.join(kept) + '\n')
-    _edit(place / 'debian/control.mk', r'^(system-packages :=).*$', r'\1 x86')
+    _edit(place / 'debian/control.mk', r'^system-packages := (?!\$).*$',
+          'system-packages := x86')
     _edit(place / 'debian/rules', r'(?<=filter )qemu-system(?=,)',
           'qemu-system-x86')
     _edit(place / 'debian/rules', r'^(common_configure_opts = \\)$',
