@@ -191,10 +191,6 @@ devstack-check: package-env ## Check the DevStack plugin; run its phases twice
 deb: package-env ## Build Debian packages, and the source package of QEMU
 	$(RUN_LAB) tools/deb $(ARGS)
 
-.PHONY: deb-check
-deb-check: package-env ## Install, upgrade, remove and purge them
-	$(RUN_LAB) tools/deb-check $(ARGS)
-
 .PHONY: repo
 repo: ## Make a directory that apt installs from, of what is built
 	$(RUN_LAB) tools/repo $(ARGS)

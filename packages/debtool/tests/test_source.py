@@ -6,7 +6,6 @@ import tempfile
 import unittest
 
 from buildtool import common
-from debtool import check
 from debtool import source
 
 RULES = '''\
@@ -88,8 +87,3 @@ class VersionTest(unittest.TestCase):
                 ('0.1.0~dev9', '0.1.0'), ('0.1.0', '0.1.1~dev1')):
             subprocess.run(['dpkg', '--compare-versions', one, 'lt', other],
                            check=True)
-
-    def test_each_of_our_packages_is_checked(self):
-        text = (source.TOP / 'packages/debian/control').read_text()
-        self.assertEqual(set(check.PACKAGES), set(re.findall(
-            '^Package: (.*)$', text, re.MULTILINE)))
