@@ -91,6 +91,10 @@ lab-off-cost: lab-ready both ## Compare it, with nothing to do, to LibvirtDriver
 lab-concurrent: lab-ready ## Migrate twenty guests at once; count what it takes
 	$(RUN_LAB) python -m benchmarks.concurrent_cost $(ARGS)
 
+.PHONY: tempest
+tempest: lab-ready ## Run Tempest in the lab, with Nova's driver and with ours
+	@$(RUN_LAB) python -m lab --name temp tempest $(ARGS)
+
 .PHONY: lab-status
 lab-status: ## Show the lab's hosts and services
 	@$(LAB_PYTHON) -m lab $(LAB) status $(ARGS)
@@ -196,6 +200,18 @@ package-env: ## The same, and what builds and checks packages
 .PHONY: devstack-check
 devstack-check: package-env ## Check the DevStack plugin; run its phases twice
 	$(RUN_LAB) tools/devstack-check $(ARGS)
+
+.PHONY: deb
+deb: package-env ## Build Debian packages, and the source package of QEMU
+	$(RUN_LAB) tools/deb $(ARGS)
+
+.PHONY: repo
+repo: ## Make a directory that apt installs from, of what is built
+	$(RUN_LAB) tools/repo $(ARGS)
+
+.PHONY: package-check
+package-check: package-env ## Check sdist, wheel, RPM specs, AppArmor rules
+	$(RUN_LAB) tools/package-check $(ARGS)
 
 .PHONY: clean
 clean: ## Remove what was built in this directory (not the cache)

@@ -12,6 +12,8 @@ if not (top / 'PKG-INFO').exists() and (
         not (top / '.git').exists() or (top / '.git/shallow').exists()):
     os.environ.setdefault('PBR_VERSION', '0.1.0.dev0')
 
+PACKAGES = ('nova_dedup_migrate', 'nova_dedup_migrate_tempest_plugin',
+            'cinder_backup_assist')
 # What it does is described in nova_dedup_migrate/compute/finder.py.
 PTH = 'nova-dedup-migrate.pth'
 
@@ -39,5 +41,5 @@ setuptools.setup(
     setup_requires=['pbr>=6.1.1'], pbr=True,
     distclass=Distribution,
     packages=setuptools.find_packages(
-        include=['nova_dedup_migrate', 'nova_dedup_migrate.*',
-                 'cinder_backup_assist', 'cinder_backup_assist.*']))
+        include=[pattern for package in PACKAGES
+                 for pattern in (package, package + '.*')]))

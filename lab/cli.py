@@ -22,6 +22,7 @@ from lab import fault_campaign
 from lab import instances
 from lab import settings
 from lab import steps
+from lab import tempest_run
 from lab import topology
 from lab import trials
 from lab import up
@@ -86,6 +87,14 @@ def _parser():
                      help='show the trials of all profiles, and try nothing')
     _add_disks(one)
     one.set_defaults(run=_faults)
+    one = commands.add_parser(
+        'tempest', help="bring up a lab with Nova's driver, then with ours, "
+                        'and run Tempest in each')
+    one.add_argument('--quick', action='store_true',
+                     help='only tests of live migration, with our driver')
+    one.add_argument('--concurrency', type=int, default=1,
+                     help='tests at a time (default: %(default)s)')
+    one.set_defaults(run=_tempest)
     one = commands.add_parser('logs', help="show the services' last lines")
     one.add_argument('service', nargs='*',
                      help='HOST or HOST/NAME (default: what has ended)')
@@ -289,6 +298,11 @@ def _judge_faults(tried, found):
     trials.judge(tried, found)
     found.write(trials.DIRECTORY / 'report.json')
     return found.status()
+
+
+def _tempest(args):
+    return tempest_run.run(args.name, args.directory, args.quick,
+                           args.concurrency, steps.Progress())
 
 
 def _logs(args):

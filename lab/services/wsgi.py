@@ -21,7 +21,9 @@ def start(cloud, name, service, module):
         '--module', module, '--need-app', '--lazy-apps',
         '--master', '--die-on-term', '--processes', '1',
         '--threads', '4', '--enable-threads', '--buffer-size', '65535',
-        # images are uploaded in chunks
+        # Images are uploaded in chunks, and nova-compute may need longer
+        # for one than the 4 s that are the default.
+        '--socket-timeout', '60', '--chunked-input-timeout', '60',
         '--http-chunked-input', '--add-header', 'Connection: close',
         '--procname', name, '--disable-logging'])
     cloud.wait(cloud.control, name, lambda: answers(cloud, service), 90)

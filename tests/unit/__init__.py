@@ -7,5 +7,7 @@ import tests
 def load_tests(loader, found, pattern):
     return tests.find(
         *((package + '/tests/unit', '.') for package in tests.PACKAGES),
-        ('qemu/buildtool/tests', 'qemu'), ('tests/unit/repository', '.'),
+        # debtool uses buildtool, which is found by then
+        ('qemu/buildtool/tests', 'qemu'),
+        ('packages/debtool/tests', 'packages'), ('tests/unit/repository', '.'),
         pattern=pattern)

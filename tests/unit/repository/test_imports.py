@@ -10,6 +10,7 @@ import tests
 _MAY = {
     'nova_dedup_migrate': (),
     'cinder_backup_assist': ('nova_dedup_migrate',),
+    'nova_dedup_migrate_tempest_plugin': (),
     'testkit': ('nova_dedup_migrate',),
     'guests': ('nova_dedup_migrate', 'testkit'),
     'lab': ('nova_dedup_migrate', 'testkit', 'guests'),

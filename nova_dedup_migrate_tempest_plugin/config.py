@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of tempest.conf."""
+
+from oslo_config import cfg
+
+SERVICE_OPTION = cfg.BoolOpt(
+    'dedup_migrate', default=False,
+    help='Whether compute hosts use the driver of nova-dedup-migrate.')
+
+GROUP = cfg.OptGroup('dedup_migrate', title='Live migrations that leave out '
+                                            'what storage holds')
+
+OPTIONS = [
+    cfg.IntOpt(
+        'file_size', default=16, min=1, max=4096,
+        help='MiB of the file that a guest writes, and keeps in its page '
+             'cache, before it migrates.'),
+    cfg.IntOpt(
+        'memory_size', default=8, min=1, max=4096,
+        help='MiB of a guest\'s memory that no disk holds and that are '
+             'compared before and after a migration.'),
+    cfg.StrOpt(
+        'file_directory', default='/var/tmp',
+        help='Directory of that file in the guest, on its disk.'),
+    cfg.StrOpt(
+        'memory_directory', default='/dev/shm',
+        help='Directory of a tmpfs in the guest.'),
+    cfg.StrOpt(
+        'host_without_agent', default='',
+        help='Name of a compute host with the driver on which '
+             'nova-dedup-migrate-agent does not run, for the test that '
+             'live migrations to it are ordinary ones. Empty: the test is '
+             'skipped.'),
+]

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds Debian packages; the commands are in tools/.
+
+==============  =====================================================
+``chroot``      systems of a Debian suite, made by mmdebstrap
+``source``      the source packages: ours, and QEMU's with our series
+``build``       binary packages of a source package; lintian
+``repository``  a directory that apt installs from
+==============  =====================================================
+"""

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the packages of a source tree in a system of a suite."""
+
+import re
+import shutil
+
+from debtool import chroot
+from debtool import source
+
+RESULTS = source.TOP / 'build' / 'deb'
+#: What each build needs beside debian/control's Build-Depends.
+TOOLS = ('build-essential', 'fakeroot', 'lintian')
+#: Build dependencies of our packages, which are part of the kept system.
+OURS = ('debhelper', 'dh-python', 'pybuild-plugin-pyproject', 'python3-all',
+        'python3-pbr', 'python3-setuptools')
+#: Suites of which the packages are: ours need OpenStack 2025.2 or later,
+#: QEMU 10.0 is that of trixie.
+SUITES = {'nova-dedup-migrate': 'forky', 'qemu': 'trixie'}
+#: Seen by those who read its output; errors and warnings are faults.
+_LINTIAN = 'lintian --no-cfg --fail-on error,warning --tag-display-limit 0'
+#: Of Debian's own QEMU packages, whose faults are not ours to mend.
+_NOT_OURS = 'lintian --no-cfg --fail-on none --tag-display-limit 0'
+
+
+def build(name, suite, directory):
+    """Build packages, and check them with lintian.
+
+    Of QEMU it is the source package, which takes an hour to build.
+
+    :param name: nova-dedup-migrate or qemu
+    :param directory: an empty one, for the tree
+    :returns: paths of what was built, in build/deb/<suite>
+    :raises chroot.PackagingFailed:
+    """
+    results = RESULTS / suite
+    results.mkdir(parents=True, exist_ok=True)
+    log = chroot.Log(results / (name + '.log'))
+    if name == 'qemu':
+        tree = source.qemu(directory, suite, log)
+        include = TOOLS
+    else:
+        tree = source.ours(directory, suite)
+        include = (*TOOLS, *OURS)
+    with chroot.system(suite, include, log) as system:
+        shutil.copytree(directory, system.path('/build'), symlinks=True)
+        inside = '/build/' + tree.name
+        system.run('building the source package of %s' % name,
+                   'cd %s && dpkg-source --build .' % inside)
+        if name != 'qemu':
+            system.run('building %s' % name,
+                       'cd %s && DEB_BUILD_OPTIONS="nocheck '
+                       'parallel=$(nproc)" dpkg-buildpackage -us -uc'
+                       % inside)
+        system.run('lintian of %s' % name, 'cd /build && %s *.dsc %s' % (
+            _NOT_OURS if name == 'qemu' else _LINTIAN,
+            '' if name == 'qemu' else '*.deb'))
+        return _collect(system.path('/build'), results, name)
+
+
+def _collect(directory, results, name):
+    """Move what was built to its place; older files of it go."""
+    kept = re.compile(r'.*\.(deb|dsc|tar\.xz|buildinfo|changes)$')
+    found = [path for path in sorted(directory.iterdir())
+             if path.is_file() and kept.match(path.name)
+             and '-dbgsym' not in path.name]
+    names = {path.name.partition('_')[0] for path in found} | {name}
+    for old in results.iterdir():
+        if old.name.partition('_')[0] in names and kept.match(old.name):
+            old.unlink()
+    for path in found:
+        shutil.copy(path, results)
+    return [results / path.name for path in found]
