@@ -60,7 +60,8 @@ static void one(unsigned type, const uint8_t *p, size_t len)
 
     switch (type) {
     case CONTENT:
-        dedup_incoming_supersede(&blocks[0], (uint64_t)(i % RAM_PAGES) << 12);
+        dedup_incoming_supersede(&blocks[0], (uint64_t)(i % RAM_PAGES) << 12,
+                                 len > 1 ? p[1] : 0);
         break;
     case PLACE:
         if (nqueue) {

@@ -62,7 +62,9 @@ static uint8_t *setup(uint8_t *at)
 
     p = dedup_put_be(p, 1, 2);
     memset(p, 7, DEDUP_KEY_LEN);
-    p = dedup_put_be(p + DEDUP_KEY_LEN, 2, 2);
+    p = dedup_put_be(p + DEDUP_KEY_LEN, 0, 8);
+    p = dedup_put_be(p, 0, 4);
+    p = dedup_put_be(p, 2, 2);
     for (int i = 0; i < 2; i++) {
         *p++ = 3;
         memcpy(p, i ? "rom" : "ram", 3);
@@ -128,6 +130,8 @@ int main(int argc, char **argv)
         save("fuzz_answers", i, len - 1);
 
         p = extents(setup(buf));
+        dedup_put_be(p + 4, 1, 4);
+        p = element(p, DEDUP_ELEMENT_EPOCH, 4);
         id = 1;
         for (n = 0; n < i; n++) {
             unsigned k = below(8) + 1;

@@ -26,6 +26,7 @@ static RAMBlock blocks[2] = { { .idstr = "ram" }, { .idstr = "rom" } };
 static DedupRam ram = { .rb = &blocks[0], .pages = RAM_PAGES };
 static bool received[RAM_PAGES];
 static bool quiet = true;
+static bool multifd = true;
 
 DedupInject dedup_inject;
 
@@ -121,7 +122,9 @@ static size_t incoming_setup_payload(uint8_t *buf)
 
     p = dedup_put_be(p, 1, 2);
     memset(p, 7, DEDUP_KEY_LEN);
-    p = dedup_put_be(p + DEDUP_KEY_LEN, 2, 2);
+    p = dedup_put_be(p + DEDUP_KEY_LEN, 0, 8);
+    p = dedup_put_be(p, 0, 4);
+    p = dedup_put_be(p, 2, 2);
     for (int i = 0; i < 2; i++) {
         *p++ = 3;
         memcpy(p, blocks[i].idstr, 3);
@@ -145,7 +148,20 @@ static inline int incoming_setup(void)
                             incoming_setup_payload(buf));
 }
 
+static inline int incoming_epoch(uint32_t epoch)
+{
+    uint8_t buf[4];
+
+    dedup_put_be(buf, epoch, 4);
+    return incoming_element(DEDUP_ELEMENT_EPOCH, buf, sizeof(buf));
+}
+
 /* What QEMU would do */
+
+bool migrate_multifd(void)
+{
+    return multifd;
+}
 
 static MigrationIncomingState state;
 
@@ -223,6 +239,22 @@ void dedup_fetch_add_disk(DedupFetch *f, char *path, DedupCopy copy)
     (void)copy;
     f->disks++;
     g_free(path);
+}
+
+void dedup_fetch_limit(DedupFetch *f, uint64_t bytes, uint32_t reads)
+{
+    (void)f, (void)bytes, (void)reads;
+}
+
+void dedup_fetch_halt(DedupFetch *f)
+{
+    (void)f;
+}
+
+DedupRefusedDiskList *dedup_fetch_refused(DedupFetch *f)
+{
+    (void)f;
+    return NULL;
 }
 
 unsigned dedup_fetch_disks(DedupFetch *f)

@@ -76,10 +76,17 @@ void qmp_x_dedup_track(bool enable, Error **errp)
 
 void qmp_x_dedup_arm(bool has_copy, DedupCopy copy, bool has_disks,
                      DedupDiskList *disks, bool has_resend, bool resend,
+                     bool has_fetch_rate, uint64_t fetch_rate,
+                     bool has_fetch_iops, uint32_t fetch_iops,
                      Error **errp)
 {
+    DedupLimits limits = {
+        .bytes = has_fetch_rate ? fetch_rate : 0,
+        .reads = has_fetch_iops ? fetch_iops : 0,
+    };
+
     dedup_source_arm(has_copy, copy, has_disks ? disks : NULL,
-                     !has_resend || resend, errp);
+                     !has_resend || resend, &limits, errp);
 }
 
 void qmp_x_dedup_disarm(Error **errp)
@@ -123,7 +130,7 @@ void hmp_x_dedup_arm(Monitor *mon, const QDict *qdict)
     Error *err = NULL;
 
     qmp_x_dedup_arm(true, own ? DEDUP_COPY_OWN : DEDUP_COPY_SHARED, false,
-                    NULL, false, false, &err);
+                    NULL, false, false, false, 0, false, 0, &err);
     hmp_handle_error(mon, err);
 }
 

@@ -56,7 +56,13 @@ static bool load_ram(DedupReader *r)
     }
     if (dr) {
         dr->ids = g_try_new0(uint32_t, dr->pages);
-        dr = dr->ids ? dr : NULL;
+        dr->epochs = migrate_multifd() ? g_try_new0(uint32_t, dr->pages)
+                                       : NULL;
+        if (!dr->ids || (migrate_multifd() && !dr->epochs)) {
+            g_clear_pointer(&dr->ids, g_free);
+            g_clear_pointer(&dr->epochs, g_free);
+            dr = NULL;
+        }
     }
     pages = MIN(used, rb->used_length) >> DEDUP_PAGE_BITS;
     /* Each page once in the inbox and once in what is being read */
@@ -69,7 +75,8 @@ static bool load_ram(DedupReader *r)
 static int load_setup(const uint8_t *buf, size_t len)
 {
     const uint8_t *key;
-    unsigned version, flags, n;
+    unsigned version, flags, reads, n;
+    uint64_t bytes;
     DedupReader r;
 
     if (dedup_in.announced) {
@@ -83,11 +90,14 @@ static int load_setup(const uint8_t *buf, size_t len)
     if (r.bad) {
         return -EINVAL;
     }
+    bytes = dedup_get_be(&r, 8);
+    reads = dedup_get_be(&r, 4);
     dedup_incoming_begin(key);
     if (version != DEDUP_WIRE_VERSION) {
         dedup_in.refuse = true;
         return 0;
     }
+    dedup_fetch_limit(dedup_in.fetch, bytes, reads);
     if (flags & 1) {
         dedup_track(true);
     }
@@ -182,8 +192,9 @@ static int load_record(void *opaque, uint32_t id, const DedupRecord *rec)
         dedup_answers_add(dedup_in.answers, id, DEDUP_ANSWER_IO);
         return 0;
     }
-    dedup_incoming_expect(dr, rec->page, id);
-
+    if (!dedup_incoming_expect(dr, rec->page, id)) {
+        return 0;                       /* the source knows */
+    }
     if (b->n == DEDUP_WIRE_MAX_BATCH) {
         dedup_fetch_add(dedup_in.fetch, b->recs, b->n);
         b->n = 0;
@@ -193,8 +204,23 @@ static int load_record(void *opaque, uint32_t id, const DedupRecord *rec)
     fr->page = rec->page;
     fr->sector = rec->sector;
     fr->id = id;
+    fr->epoch = dedup_in.epoch;
     fr->disk = rec->disk;
     memcpy(fr->digest, rec->digest, DEDUP_DIGEST_LEN);
+    return 0;
+}
+
+static int load_epoch(const uint8_t *buf, size_t len)
+{
+    DedupReader r;
+    uint32_t epoch;
+
+    dedup_reader_init(&r, buf, len);
+    epoch = dedup_get_be(&r, 4);
+    if (r.bad || r.p != r.end || epoch <= dedup_in.epoch) {
+        return -EINVAL;
+    }
+    dedup_in.epoch = epoch;
     return 0;
 }
 
@@ -203,6 +229,9 @@ static int load_records(const uint8_t *buf, size_t len)
     g_autofree Batch *b = g_new(Batch, 1);
     int ret;
 
+    if (!dedup_in.epoch && !dedup_in.refuse) {
+        return -EINVAL;
+    }
     if (dedup_fetch_backlog(dedup_in.fetch) > dedup_in.max_backlog) {
         /* Storage hangs, and pages are sent again and again meanwhile */
         dedup_fetch_trim(dedup_in.fetch);
@@ -246,6 +275,9 @@ int dedup_incoming_load(QEMUFile *f)
         break;
     case DEDUP_ELEMENT_RECORDS:
         ret = load_records(buf, len);
+        break;
+    case DEDUP_ELEMENT_EPOCH:
+        ret = load_epoch(buf, len);
         break;
     default:
         ret = -EINVAL;

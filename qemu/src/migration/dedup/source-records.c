@@ -9,6 +9,8 @@
 #include "qemu/cutils.h"
 #include "system/block-backend.h"
 #include "../migration-stats.h"
+#include "../multifd.h"
+#include "../options.h"
 #include "../qemu-file.h"
 #include "../ram.h"
 #include "source-int.h"
@@ -46,6 +48,8 @@ bool source_send_setup(QEMUFile *f)
     put_be(a, DEDUP_WIRE_VERSION, 2);
     put_be(a, dedup_tracking(), 2);
     g_byte_array_append(a, src.key, DEDUP_KEY_LEN);
+    put_be(a, src.limits.bytes, 8);
+    put_be(a, src.limits.reads, 4);
     put_be(a, src.out.rams->len, 2);
     for (unsigned i = 0; i < src.out.rams->len; i++) {
         DedupRam *dr = g_ptr_array_index(src.out.rams, i);
@@ -101,13 +105,52 @@ void source_send_extents(QEMUFile *f)
     }
 }
 
+uint32_t dedup_source_epoch(void)
+{
+    return src.prepared ? stat64_get(&mig_stats.dirty_sync_count) : 0;
+}
+
+int dedup_source_sync(QEMUFile *f)
+{
+    dedup_source_flush(f);
+    src.unsynced = 0;
+    return multifd_ram_flush_and_sync(f);
+}
+
+/*
+ * A record must not be followed by content of an earlier epoch, which a
+ * multifd channel may still hold: see "Order" in wire.h.  Ordinarily the
+ * channels were synchronised when the scan began anew; not if it was begun
+ * anew because a RAM block came or went.
+ */
+static bool order_records(void)
+{
+    uint32_t epoch = dedup_source_epoch();
+    int ret;
+
+    if (!src.unsynced || src.unsynced == epoch || dedup_inject.no_flush) {
+        return true;
+    }
+    ret = dedup_source_sync(src.f);
+    if (ret < 0) {
+        qemu_file_set_error(src.f, ret);
+    }
+    return ret >= 0;
+}
+
 void dedup_source_flush(QEMUFile *f)
 {
     g_autofree uint8_t *buf = NULL;
+    uint8_t epoch[4];
     size_t len;
 
     if (!src.nbatch) {
         return;
+    }
+    if (src.epoch_sent != dedup_source_epoch()) {
+        src.epoch_sent = dedup_source_epoch();
+        dedup_put_be(epoch, src.epoch_sent, sizeof(epoch));
+        send_element(f, DEDUP_ELEMENT_EPOCH, epoch, sizeof(epoch));
     }
     buf = g_malloc(DEDUP_WIRE_RECORDS_BOUND(src.nbatch));
     len = dedup_encode_records(buf, src.out.next_id - src.nbatch, src.batch,
@@ -189,6 +232,9 @@ static Sent try_record(DedupRam *dr, uint64_t page)
         src.later++;
         return SENT_LATER;
     }
+    if (!order_records()) {
+        return SENT_NOT;
+    }
     if (src.nbatch == DEDUP_WIRE_MAX_BATCH) {
         dedup_source_flush(src.f);
     }
@@ -234,6 +280,9 @@ bool dedup_source_save_page(RAMBlock *rb, unsigned long page)
         set_bit(page, dr->owed);
     } else if (sent == SENT_NOT) {
         clear_bit(page, dr->owed);
+    }
+    if (sent == SENT_NOT && migrate_multifd()) {
+        src.unsynced = dedup_source_epoch();
     }
     if (sent != SENT_LATER) {
         dedup_deferred_done(&src.deferred, dr, page, sent == SENT_RECORD);
