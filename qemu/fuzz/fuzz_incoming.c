@@ -104,6 +104,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint64_t live = 0;
 
     incoming_memory(memory);
+    incoming_greet();
     while (size >= 4) {
         unsigned type = data[0] << 8 | data[1];
         size_t len = MIN(size - 4, data[2] << 8 | data[3]);

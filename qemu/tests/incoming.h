@@ -102,6 +102,11 @@ int qemu_file_shutdown(QEMUFile *f)
     return 0;
 }
 
+static inline void incoming_greet(void)
+{
+    dedup_incoming_hello(migration_incoming_get_current());
+}
+
 static int incoming_element(unsigned type, const uint8_t *buf, size_t len)
 {
     g_autofree uint8_t *all = g_malloc(6 + len);
@@ -144,6 +149,7 @@ static inline int incoming_setup(void)
 {
     uint8_t buf[256];
 
+    incoming_greet();
     return incoming_element(DEDUP_ELEMENT_SETUP, buf,
                             incoming_setup_payload(buf));
 }

@@ -326,7 +326,9 @@ static void setup_malformed(void)
 
     incoming_memory(memory);
     len = incoming_setup_payload(good);
+    CHECK(incoming_element(DEDUP_ELEMENT_SETUP, good, len) == -EINVAL);
     for (size_t cut = 0; cut < len; cut++) {
+        incoming_greet();
         CHECK(incoming_element(DEDUP_ELEMENT_SETUP, good, cut) == -EINVAL);
         dedup_incoming_cleanup();
         CHECK(!ram.ids);
@@ -334,11 +336,13 @@ static void setup_malformed(void)
     for (size_t bit = 0; bit < len * 8; bit++) {
         memcpy(buf, good, len);
         buf[bit / 8] ^= 1 << bit % 8;
+        incoming_greet();
         incoming_element(DEDUP_ELEMENT_SETUP, buf, len);
         dedup_incoming_cleanup();
         CHECK(!ram.ids);
     }
     memcpy(buf, good, len);
+    incoming_greet();
     CHECK(incoming_element(DEDUP_ELEMENT_SETUP, buf, len + 1) == -EINVAL);
     dedup_incoming_cleanup();
 }
@@ -353,6 +357,7 @@ static void unknown_version(void)
     incoming_memory(memory);
     len = incoming_setup_payload(buf);
     buf[1]++;
+    incoming_greet();
     CHECK(incoming_element(DEDUP_ELEMENT_SETUP, buf, len) == 0);
     CHECK(record(1, 3) == 0 && record(2, 4) == 0);
     CHECK(nqueue == 0 && nanswers == 2);

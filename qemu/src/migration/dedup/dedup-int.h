@@ -146,10 +146,18 @@ uint64_t dedup_hint_next(DedupRam *dr, uint64_t page);
 void dedup_hints_query(DedupHintsInfo *info);
 void dedup_hints_init(void);
 
-/* Sorted extents that do not overlap.  No locking. */
+/* Sorted extents that do not overlap.  No locking: whoever has it. */
+#define DEDUP_EXTENTS_LEAF  256
+
+typedef struct DedupExtentLeaf {
+    unsigned n;
+    DedupExtent e[DEDUP_EXTENTS_LEAF];
+} DedupExtentLeaf;
+
 typedef struct DedupExtents {
-    DedupExtent *e;
-    unsigned n, alloc;
+    DedupExtentLeaf **leaves;
+    unsigned nleaves, alloc;
+    unsigned n;                 /* extents in all of them */
 } DedupExtents;
 
 #define DEDUP_MAX_EXTENTS   (4 * 1024 * 1024)   /* a disk */
@@ -159,6 +167,9 @@ bool dedup_extents_add(DedupExtents *x, const DedupExtent *e);
 /* The extent that holds all of [start, start + len), or NULL */
 const DedupExtent *dedup_extents_find(const DedupExtents *x, uint64_t start,
                                       uint64_t len);
+/* One after the other, from *@leaf and *@i 0 on; NULL: no more */
+const DedupExtent *dedup_extents_nth(const DedupExtents *x, unsigned *leaf,
+                                     unsigned *i);
 void dedup_extents_free(DedupExtents *x);
 
 /* Resolver.  One for each shared disk of an outgoing migration. */
@@ -274,6 +285,7 @@ typedef struct DedupInject {
     bool no_xbzrle_drop;        /* BREAKS: keep stale delta bases */
     bool no_redirty;            /* BREAKS: forget what is outstanding */
     bool no_flush;              /* BREAKS: no multifd flush after records */
+    bool no_own_target;         /* BREAKS: read through the guest's nodes */
     bool no_quiesce;            /* BREAKS: read metadata of inactive images */
     bool no_epoch;              /* BREAKS: late records overwrite content */
     bool trust_acks;            /* BREAKS: stale answers count */

@@ -15,6 +15,7 @@
 
 typedef struct DedupIncoming {
     bool ever;
+    bool greeted;               /* HELLO was sent: SETUP may come */
     bool announced;             /* SETUP was parsed */
     bool refuse;                /* a SETUP we do not understand */
     GPtrArray *rams;            /* DedupRam or NULL, by index in SETUP */

@@ -17,6 +17,12 @@
 #include "../ram.h"
 #include "incoming-int.h"
 
+/*
+ * Records that wait, of 80 bytes each: a source that keeps to its window has
+ * not so many that count, and of the others only what came lately.
+ */
+#define MAX_BACKLOG     (2 * 1024 * 1024 + 65536)
+
 void dedup_incoming_hello(MigrationIncomingState *mis)
 {
     uint8_t msg[3];
@@ -27,7 +33,7 @@ void dedup_incoming_hello(MigrationIncomingState *mis)
     }
     msg[0] = DEDUP_MESSAGE_HELLO;
     dedup_put_be(&msg[1], DEDUP_WIRE_VERSION, 2);
-    migrate_send_rp_dedup(mis, sizeof(msg), msg);
+    dedup_in.greeted = migrate_send_rp_dedup(mis, sizeof(msg), msg) == 0;
 }
 
 static bool load_ram(DedupReader *r)
@@ -66,7 +72,8 @@ static bool load_ram(DedupReader *r)
     }
     pages = MIN(used, rb->used_length) >> DEDUP_PAGE_BITS;
     /* Each page once in the inbox and once in what is being read */
-    dedup_in.max_backlog += 2 * pages;
+    dedup_in.max_backlog = MIN(dedup_in.max_backlog + 2 * pages,
+                               MAX_BACKLOG);
     g_ptr_array_add(dedup_in.rams, dr);
     g_array_append_val(dedup_in.limits, pages);
     return true;
@@ -147,7 +154,8 @@ static int load_extents(const uint8_t *buf, size_t len)
     }
     disk = dedup_get_be(&r, 2);
     n = dedup_get_be(&r, 2);
-    if (r.bad || disk >= dedup_fetch_disks(dedup_in.fetch) ||
+    if (r.bad || n > DEDUP_WIRE_MAX_EXTENTS ||
+        disk >= dedup_fetch_disks(dedup_in.fetch) ||
         len != 4 + (size_t)n * DEDUP_WIRE_EXTENT_LEN) {
         return -EINVAL;
     }
@@ -257,7 +265,8 @@ int dedup_incoming_load(QEMUFile *f)
         return ret;
     }
     if (len > DEDUP_WIRE_MAX_PAYLOAD || dedup_in.stopped ||
-        (!dedup_in.announced && type != DEDUP_ELEMENT_SETUP)) {
+        (!dedup_in.announced && (type != DEDUP_ELEMENT_SETUP ||
+                                 !dedup_in.greeted))) {
         error_report("dedup: element %u of %u bytes is not expected", type,
                      len);
         return -EINVAL;

@@ -300,6 +300,7 @@ void dedup_incoming_cleanup(void)
     DedupFetch *fetch;
     int err;
 
+    dedup_in.greeted = false;
     if (!dedup_in.announced) {
         return;
     }

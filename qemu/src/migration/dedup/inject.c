@@ -37,6 +37,7 @@ static void inject_set(const char *name, unsigned value)
         { "no-xbzrle-drop", .flag = &dedup_inject.no_xbzrle_drop },
         { "no-redirty", .flag = &dedup_inject.no_redirty },
         { "no-flush", .flag = &dedup_inject.no_flush },
+        { "no-own-target", .flag = &dedup_inject.no_own_target },
         { "no-quiesce", .flag = &dedup_inject.no_quiesce },
         { "no-epoch", .flag = &dedup_inject.no_epoch },
         { "trust-acks", .flag = &dedup_inject.trust_acks },

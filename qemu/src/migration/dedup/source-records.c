@@ -75,31 +75,42 @@ bool source_send_setup(QEMUFile *f)
     return true;
 }
 
+static void send_extents(QEMUFile *f, unsigned disk, uint8_t *buf,
+                         unsigned n)
+{
+    dedup_put_be(dedup_put_be(buf, disk, 2), n, 2);
+    send_element(f, DEDUP_ELEMENT_EXTENTS, buf,
+                 4 + n * DEDUP_WIRE_EXTENT_LEN);
+}
+
 /* What the resolvers have found since the last time */
 void source_send_extents(QEMUFile *f)
 {
     for (unsigned i = 0; i < src.disks->len; i++) {
         SourceDisk *d = g_ptr_array_index(src.disks, i);
         DedupExtents found = { 0 };
+        g_autofree uint8_t *buf = NULL;
+        unsigned leaf = 0, k = 0, n = 0;
+        const DedupExtent *e;
 
         if (!d->resolver || !dedup_resolver_take(d->resolver, &found)) {
             continue;
         }
-        for (unsigned at = 0; at < found.n; at += DEDUP_WIRE_MAX_EXTENTS) {
-            unsigned n = MIN(found.n - at, DEDUP_WIRE_MAX_EXTENTS);
-            g_autofree uint8_t *buf =
-                g_malloc(4 + n * DEDUP_WIRE_EXTENT_LEN);
-            uint8_t *p = dedup_put_be(buf, i, 2) + 2;
-            unsigned sent = 0;
-
-            for (unsigned k = at; k < at + n; k++) {
-                if (dedup_extents_add(&d->extents, &found.e[k])) {
-                    p = dedup_put_extent(p, &found.e[k]);
-                    sent++;
-                }
+        while ((e = dedup_extents_nth(&found, &leaf, &k))) {
+            if (!buf) {
+                buf = g_malloc(4 + DEDUP_WIRE_MAX_EXTENTS *
+                                   DEDUP_WIRE_EXTENT_LEN);
             }
-            dedup_put_be(buf + 2, sent, 2);
-            send_element(f, DEDUP_ELEMENT_EXTENTS, buf, p - buf);
+            if (dedup_extents_add(&d->extents, e)) {
+                dedup_put_extent(buf + 4 + n++ * DEDUP_WIRE_EXTENT_LEN, e);
+            }
+            if (n == DEDUP_WIRE_MAX_EXTENTS) {
+                send_extents(f, i, buf, n);
+                n = 0;
+            }
+        }
+        if (n) {
+            send_extents(f, i, buf, n);
         }
         dedup_extents_free(&found);
     }

@@ -89,7 +89,8 @@ static bool halt_resolvers(void)
 {
     bool busy = false;
 
-    for (unsigned i = 0; i < src.disks->len; i++) {
+    for (unsigned i = 0; i < src.disks->len && !dedup_inject.no_quiesce;
+         i++) {
         SourceDisk *d = g_ptr_array_index(src.disks, i);
 
         busy |= d->resolver && dedup_resolver_halt(d->resolver);

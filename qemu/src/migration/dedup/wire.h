@@ -31,7 +31,7 @@
  *
  * EXTENTS (where the bytes of a shared disk are; only for disks with copy
  * shared; any number, before the first record that needs them):
- *   be16  disk   be16 number
+ *   be16  disk   be16 number, at most DEDUP_WIRE_MAX_EXTENTS
  *   each: be64 guest offset, be64 length, be64 host offset, be16 depth in
  *   the backing chain, u8 node (enum DedupNode)
  *
