@@ -9,6 +9,7 @@ out when the test lets it.
 
 import ctypes
 import errno
+import mmap
 import os
 import stat
 import struct
@@ -159,6 +160,22 @@ def make(test, backing):
                              % error)
     test.addCleanup(view.close)
     return view
+
+
+def cached_pages(path, offset, length):
+    """Return how many pages of a file are in the host's page cache."""
+    page = mmap.PAGESIZE
+    with open(path, 'r+b') as file:
+        area = mmap.mmap(file.fileno(), length, offset=offset,
+                         flags=mmap.MAP_PRIVATE)
+    with area:
+        found = (ctypes.c_ubyte * (length // page))()
+        address = ctypes.addressof(ctypes.c_char.from_buffer(area))
+        if _libc().mincore(ctypes.c_void_p(address),
+                           ctypes.c_size_t(length), found):
+            raise OSError(ctypes.get_errno(), 'mincore')
+        del address
+        return sum(one & 1 for one in found)
 
 
 def _libc():

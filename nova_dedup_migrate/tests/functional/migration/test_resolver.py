@@ -6,15 +6,17 @@ QEMU keeps few in memory, and a throttle makes each read of one take a
 while.  Nearly always one is under way.
 """
 
+import pathlib
 import subprocess
 
+from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.tests.functional.migration import case
 from testkit import qemus
 from testkit import spec
 
 GROUP = 'slow'
 #: Pages so far apart that each needs a table of its own.
-STEP = 96
+STEP = 88
 PAGES = case.ALL
 
 
@@ -27,7 +29,7 @@ class SlowMetadataTest(case.MigrationCase):
     def slow(self, source_inject=''):
         one = self.rig(source_inject=source_inject)
         raw = one.spec.disks[0].path
-        img = qemus.tool(one.source.spec.check_host(), 'qemu-img')
+        img = qemus.tool(pathlib.Path(self.binary), 'qemu-img')
         subprocess.run([img, 'convert', '-f', 'raw', '-O', 'qcow2', '-o',
                         'cluster_size=512', raw, self.path], check=True)
         self.img = img
@@ -71,6 +73,14 @@ class SlowMetadataTest(case.MigrationCase):
         one.guest.read(PAGES[0], 64 + STEP)
         one.source.destroy()
         subprocess.run([self.img, 'check', '-q', self.path], check=True)
+
+    def test_destination_fails_at_the_switchover_broken(self):
+        """The guest is lost: qcow2 forgets its tables under the reader."""
+        one = self.fails_late('no-quiesce')
+        error = self.assertRaises(
+            errors.MigrationFailed, self.eventually,
+            lambda: one.migration.progress().status == 'failed', 'the end')
+        self.assertIn('source lost', str(error))
 
     def test_completes(self):
         one = self.slow()
