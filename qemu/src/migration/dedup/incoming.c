@@ -24,6 +24,7 @@
 #include "../migration.h"
 #include "../qemu-file.h"
 #include "../ram.h"
+#include "compress.h"
 #include "incoming-int.h"
 #include "trace.h"
 
@@ -250,6 +251,7 @@ void dedup_incoming_begin(const uint8_t *key)
     stat64_init(&dedup_in.nack_io, 0);
     dedup_in.rams = g_ptr_array_new();
     dedup_in.limits = g_array_new(false, false, sizeof(uint64_t));
+    dedup_in.blocks = g_ptr_array_new();
     dedup_in.answers = dedup_answers_new(fetch);
     qatomic_set(&dedup_in.fetch, fetch);
 }
@@ -304,6 +306,7 @@ void dedup_incoming_cleanup(void)
     if (!dedup_in.announced) {
         return;
     }
+    dedup_inflate_stop();
     dedup_incoming_stop();
     qatomic_set(&dedup_incoming_active, false);
     info = dedup_incoming_query();
@@ -337,6 +340,7 @@ void dedup_incoming_cleanup(void)
     }
     g_clear_pointer(&dedup_in.rams, g_ptr_array_unref);
     g_clear_pointer(&dedup_in.limits, g_array_unref);
+    g_clear_pointer(&dedup_in.blocks, g_ptr_array_unref);
     dedup_in.announced = false;
     qatomic_set(&dedup_in.stopped, false);
 }
@@ -364,5 +368,6 @@ DedupIncomingInfo *dedup_incoming_query(void)
     dedup_fetch_query(dedup_in.fetch, info);
     info->refused = dedup_fetch_refused(dedup_in.fetch);
     info->has_refused = info->refused;
+    dedup_inflate_query(info);
     return info;
 }

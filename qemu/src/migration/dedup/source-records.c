@@ -41,12 +41,13 @@ static void put_be(GByteArray *a, uint64_t v, unsigned bytes)
     g_byte_array_append(a, buf, bytes);
 }
 
-bool source_send_setup(QEMUFile *f)
+bool source_send_setup(QEMUFile *f, bool compress)
 {
     g_autoptr(GByteArray) a = g_byte_array_new();
 
     put_be(a, DEDUP_WIRE_VERSION, 2);
-    put_be(a, dedup_tracking(), 2);
+    put_be(a, (dedup_tracking() ? DEDUP_SETUP_TRACKED : 0) |
+              (compress ? DEDUP_SETUP_COMPRESS : 0), 2);
     g_byte_array_append(a, src.key, DEDUP_KEY_LEN);
     put_be(a, src.limits.bytes, 8);
     put_be(a, src.limits.reads, 4);
@@ -149,7 +150,7 @@ static bool order_records(void)
     return ret >= 0;
 }
 
-void dedup_source_flush(QEMUFile *f)
+void source_flush_records(QEMUFile *f)
 {
     g_autofree uint8_t *buf = NULL;
     uint8_t epoch[4];
@@ -169,6 +170,12 @@ void dedup_source_flush(QEMUFile *f)
     trace_dedup_source_flush(src.nbatch, len);
     send_element(f, DEDUP_ELEMENT_RECORDS, buf, len);
     src.nbatch = 0;
+}
+
+void dedup_source_flush(QEMUFile *f)
+{
+    source_flush_records(f);
+    dedup_compress_flush();
 }
 
 typedef enum Sent {
@@ -247,7 +254,7 @@ static Sent try_record(DedupRam *dr, uint64_t page)
         return SENT_NOT;
     }
     if (src.nbatch == DEDUP_WIRE_MAX_BATCH) {
-        dedup_source_flush(src.f);
+        source_flush_records(src.f);
     }
     if (!dedup_outstanding_add(&src.out, dr, page)) {
         return SENT_NOT;
@@ -308,5 +315,6 @@ bool dedup_source_drops_delta(void)
 
 uint64_t dedup_source_saved_bytes(void)
 {
-    return qatomic_read(&src.fig.record_pages) << DEDUP_PAGE_BITS;
+    return (qatomic_read(&src.fig.record_pages) << DEDUP_PAGE_BITS) +
+           dedup_compress_saved_bytes();
 }

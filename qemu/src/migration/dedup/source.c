@@ -49,6 +49,12 @@ void dedup_source_start(MigrationState *s)
     }
 }
 
+/* The pace is one of pages: compressed ones count in full */
+static uint64_t link_bytes(void)
+{
+    return migration_transferred_bytes() + dedup_compress_saved_bytes();
+}
+
 /* Time that says nothing about the link must not lower its measured rate */
 static void discount(int64_t us)
 {
@@ -152,7 +158,7 @@ static void scan_hints(void)
 static bool negotiate(QEMUFile *f)
 {
     int64_t waited = now_us() - src.started_us;
-    bool hello, pong;
+    bool hello, pong, compress;
 
     WITH_QEMU_LOCK_GUARD(&src.lock) {
         hello = src.hello;
@@ -177,7 +183,9 @@ static bool negotiate(QEMUFile *f)
         (resolvers_busy() && waited < HELLO_WAIT_US + RESOLVE_WAIT_US)) {
         return true;
     }
-    if (!source_send_setup(f)) {
+    compress = dedup_compress_wanted() &&
+               src.peer_features & DEDUP_FEATURE_ZSTD;
+    if (!source_send_setup(f, compress)) {
         source_set_reason("too many disks or RAM blocks");
         source_set_state(DEDUP_SOURCE_STATE_DONE);
         return false;
@@ -187,6 +195,8 @@ static bool negotiate(QEMUFile *f)
                         DEDUP_SOURCE_STATE_ACTIVE) !=
         DEDUP_SOURCE_STATE_NEGOTIATING) {
         src.running = false;            /* disarmed meanwhile */
+    } else if (compress) {
+        dedup_compress_begin(f);
     }
     return false;
 }
@@ -222,7 +232,7 @@ static bool first_pass(QEMUFile *f)
         }
         src.pass_page++;
     }
-    dedup_source_flush(f);
+    source_flush_records(f);
     /* Busy with digests, not with the link */
     discount(now_us() - start);
     return src.pass_ram < src.out.rams->len && !source_window_full() &&
@@ -300,8 +310,7 @@ bool dedup_source_iterate(QEMUFile *f)
     }
     if (!first_pass(f)) {
         src.pass_done = true;
-        dedup_pace_forget_link(&src.pace, now_us(),
-                               migration_transferred_bytes());
+        dedup_pace_forget_link(&src.pace, now_us(), link_bytes());
         end_first_pass(f);
     }
     return true;
@@ -332,7 +341,8 @@ void dedup_source_idle(bool done)
     if (!done || !src.running || !unsettled()) {
         return;
     }
-    dedup_pace_link(&src.pace, now, migration_transferred_bytes(),
+    dedup_pace_link(&src.pace, now, link_bytes(),
+                    dedup_compress_running() ? 0 :
                     migration_rate_get() * (1000 / BUFFER_DELAY));
     if ((!src.deferred.count || !spare()) && !source_has_answers()) {
         wait_answers(dedup_pace_wait(&src.pace, now));
@@ -353,6 +363,7 @@ void dedup_source_quiesce(void)
 
 void dedup_source_finish(void)
 {
+    dedup_compress_last_round();
     if (!src.running) {
         return;
     }

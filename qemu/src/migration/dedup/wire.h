@@ -22,7 +22,8 @@
  *   ...   payload
  *
  * SETUP (once, before any other):
- *   be16  version (2)      be16  flags (bit 0: tracking was on)
+ *   be16  version (2)      be16  flags (bit 0: tracking was on; bit 1:
+ *         batches of compressed pages may follow)
  *   16 B  digest key
  *   be64  bytes, be32 reads a second from storage at most, 0: no limit
  *   be16  number of RAM blocks, each: u8 length, idstr; be64 used length
@@ -49,6 +50,9 @@
  *   16 B    digest of each page
  * A lone page takes about 22 bytes, a long run little more than 16 a page.
  *
+ * BATCH: pages, compressed; see compress-batch.c.  Its payload is longer than
+ * that of the others, DEDUP_BATCH_PAYLOAD at most.
+ *
  * Order
  * -----
  * Records come in order on the main channel.  Content comes there as well,
@@ -70,7 +74,8 @@
  *
  * Messages (destination to source), in MIG_RP_MSG_DEDUP, at most 512 bytes
  * ------------------------------------------------------------------------
- *   u8 1 HELLO: be16 version
+ *   u8 1 HELLO: be16 version, be32 features (bit 0: batches compressed by
+ *        zstd; without the word: none)
  *   u8 2 ANSWERS: be32 pages waiting, be32 read rate in KiB/s, then runs
  *        until the end:
  *        zigzag first id, relative to the id after the last run's last
@@ -111,7 +116,12 @@ enum DedupElement {
     DEDUP_ELEMENT_EXTENTS = 2,
     DEDUP_ELEMENT_RECORDS = 3,
     DEDUP_ELEMENT_EPOCH = 4,
+    DEDUP_ELEMENT_BATCH = 8,
 };
+
+#define DEDUP_FEATURE_ZSTD      1       /* in HELLO */
+#define DEDUP_SETUP_TRACKED     1       /* flags */
+#define DEDUP_SETUP_COMPRESS    2
 
 enum DedupMessage {
     DEDUP_MESSAGE_HELLO = 1,
