@@ -65,7 +65,13 @@ class NewScanTest(case.MigrationCase):
         return outcome
 
     def test_record_is_late(self):
-        self.assert_right(self.scenario())
+        outcome = self.scenario()
+        self.assertIsNone(outcome.failed)
+        # The pages that hum may differ: with TCG, QEMU loses writes if the
+        # bitmap is synchronised again before a dirty page was sent, with
+        # or without records (cpu_physical_memory_sync_dirty_bitmap resets
+        # the TLB only if a page became dirty that was not yet).
+        self.assertEqual((), outcome.wrong)
 
     def test_record_is_late_broken(self):
         self.assert_wrong_bytes(self.scenario('no-epoch'))
