@@ -178,6 +178,10 @@ lister-kernels: lab-env both ## Test the page-cache lister with other kernels
 qemu-check: both ## Compare QEMU's own tests on the patched and stock QEMU
 	$(RUN) tools/qemu-check $(ARGS)
 
+.PHONY: qemu-hardening
+qemu-hardening: lab-env both ## Provoke the known faults of the QEMU part
+	$(RUN_LAB) python -m benchmarks.qemu_hardening $(ARGS)
+
 .PHONY: nova-releases
 nova-releases: lab-env ## Run the tests that depend on Nova with each release
 	$(RUN_LAB) tools/nova-releases $(ARGS)

@@ -314,7 +314,8 @@ class FactsCollector:
                             == 'force_complete'),
             strategy=self._operation.strategy,
             strategy_source=self._operation.strategy_source,
-            min_gain=ours.min_gain)
+            min_gain=ours.min_gain, fetch_share=ours.fetch_share,
+            fetch_rate=ours.fetch_rate << 20, fetch_iops=ours.fetch_iops)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -57,6 +57,34 @@ _BASIC = [
              'has to be saved for anything else to be chosen by the '
              'strategy auto: 0.05 is five per cent. No strategy is ever '
              'chosen that is predicted to be slower.'),
+    cfg.FloatOpt(
+        'fetch_share',
+        default=0.9,
+        min=0.05,
+        max=1.0,
+        mutable=True,
+        help='Share of the rate at which the destination was found to read '
+             'the disks of an instance that it may take to fetch pages. '
+             'Reads of fetched pages are not guest I/O: no quota of the '
+             'flavor holds for them. Without a measured rate there is no '
+             'limit.'),
+    cfg.IntOpt(
+        'fetch_rate',
+        default=0,
+        min=0,
+        mutable=True,
+        help='MiB per second that a destination reads to fetch pages, at '
+             'most, for each instance that arrives; 0 means fetch_share of '
+             'the measured rate.'),
+    cfg.IntOpt(
+        'fetch_iops',
+        default=0,
+        min=0,
+        max=1000000,
+        mutable=True,
+        help='Reads per second that a destination begins to fetch pages, at '
+             'most, for each instance that arrives; 0 means no limit. A '
+             'read is of 1 MiB at most.'),
     cfg.BoolOpt(
         'adapt_downtime_limit',
         default=True,

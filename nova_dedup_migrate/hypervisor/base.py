@@ -71,14 +71,13 @@ class Guest(abc.ABC):
         """
 
     @abc.abstractmethod
-    def memory_in_use(self, seconds: float = 1.0) -> 'sampling.InUse':
+    def memory_in_use(self) -> 'sampling.InUse':
         """Estimate how much of the guest's RAM is not zero.
 
-        Some hundred pages are read, one after the other.
+        QEMU looks at some hundred pages, which takes it milliseconds.
 
-        :param seconds: how long that may take
         :returns: sampling.InUse
-        :raises WaitTimeout: QEMU is too slow for that
+        :raises DedupNotSupported: the guest's QEMU cannot do that
         """
 
     @abc.abstractmethod
@@ -153,13 +152,17 @@ class Guest(abc.ABC):
 
     @abc.abstractmethod
     def arm_dedup(self, copy: str = 'shared', disks: Iterable[dict] = (),
-                  resend: bool = True, records: bool = True,
+                  resend: bool = True, fetch_rate: int = 0,
+                  fetch_iops: int = 0, records: bool = True,
                   compression: dict[str, int] | None = None) -> None:
         """Let the next migration leave out what storage holds.
 
         :param copy: shared or own, where the destination has the disks
         :param disks: exceptions, as DedupDisk of the QMP schema
         :param resend: send unfetched pages in full when the link idles
+        :param fetch_rate: bytes/s the destination reads at most, 0: no
+            limit
+        :param fetch_iops: reads a second it begins at most, 0: no limit
         :param records: False to leave nothing out
         :param compression: how to compress the pages that are sent, as
             DedupCompression of the QMP schema; {} for what is best, None

@@ -112,11 +112,6 @@ class LibvirtGuest(qmp_guest.QmpGuest):
                                        arguments,
                                        timeout or self.qmp_timeout)
 
-    def execute_series(self, what: str, function: Callable,
-                       timeout: float) -> typing.Any:
-        return libvirt_monitor.series(self.domain(), self.name, what,
-                                      function, timeout)
-
     def execute_with_fd(self, fd: int, command: str,
                         arguments: dict) -> typing.Any:
         return libvirt_monitor.execute(self.domain(), self.name, command,

@@ -77,24 +77,6 @@ def execute(domain: libvirt.virDomain, name: str, command: str,
                    command)
 
 
-def series(domain: libvirt.virDomain, name: str, what: str,
-           function: Callable[..., _Result], timeout: float) -> _Result:
-    """Return what function(execute) returns; for many commands in a row.
-
-    execute(command, arguments) is as the function above, but takes a
-    fraction of the time: the guest's state was looked at before, and all
-    is done in one thread.
-
-    :param what: for error messages
-    :param timeout: seconds for all of it
-    """
-    def execute_one(command: str, arguments: dict | None) -> typing.Any:
-        return _decode(call(native.raw(domain),
-                            _encode(command, arguments)), command)
-
-    return _run(domain, name, what, timeout, lambda: function(execute_one))
-
-
 def _encode(command: str, arguments: dict | None) -> str:
     message: dict = {'execute': command}
     if arguments:

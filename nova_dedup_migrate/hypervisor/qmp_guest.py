@@ -2,7 +2,6 @@
 """What needs nothing but QMP, however the commands get to QEMU."""
 
 import abc
-from collections.abc import Callable
 from collections.abc import Iterable
 import contextlib
 import itertools
@@ -77,23 +76,9 @@ class QmpGuest(base.Guest):
                 raise errors.WaitTimeout(what='measuring the dirty rate',
                                          seconds=seconds)
 
-    def execute_series(self, what: str, function: Callable[..., typing.Any],
-                       timeout: float) -> typing.Any:
-        """Return function(execute), which runs many commands in a row.
-
-        :param what: for error messages
-        :param function: called with execute(command, arguments)
-        :param timeout: seconds for all of it
-        """
-        return function(self.execute)
-
-    def memory_in_use(self, seconds: float = 1.0) -> sampling.InUse:
-        def sample(execute: Callable[..., typing.Any]) -> sampling.InUse:
-            return sampling.in_use(
-                lambda line: execute('human-monitor-command',
-                                     {'command-line': line}), seconds)
-        return self.execute_series('sampling memory', sample,
-                                   4 * seconds + self.qmp_timeout)
+    def memory_in_use(self) -> sampling.InUse:
+        return sampling.InUse.from_qmp(
+            self._dedup(sampling.COMMAND, pages=sampling.PAGES))
 
     def disk_bytes_written(self) -> int:
         reply = self.qmp('query-blockstats')
@@ -138,9 +123,14 @@ class QmpGuest(base.Guest):
         self._dedup('x-dedup-track', enable=enable)
 
     def arm_dedup(self, copy: str = 'shared', disks: Iterable[dict] = (),
-                  resend: bool = True, records: bool = True,
+                  resend: bool = True, fetch_rate: int = 0,
+                  fetch_iops: int = 0, records: bool = True,
                   compression: dict[str, int] | None = None) -> None:
         arguments: dict[str, object] = {'disks': list(disks)} if disks else {}
+        if fetch_rate:
+            arguments['fetch-rate'] = fetch_rate
+        if fetch_iops:
+            arguments['fetch-iops'] = fetch_iops
         if not records:
             arguments['records'] = False
         if compression is not None:

@@ -4,7 +4,7 @@
 ::
 
     dirty rate      |----- measured by QEMU -----|
-    memory in use   |---- page by page ----|
+    memory in use   |--|  sampled by QEMU
     disk writes     +                            +   two readings
     hints                                        |--- sampled ---|
 
@@ -22,8 +22,6 @@ from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import sampling
 from nova_dedup_migrate.hypervisor import statistics
 
-#: Share of the time that sampling memory may take.
-_SAMPLING = 0.8
 #: Hints that are compared with the disks: of so many, the share that holds
 #: is right within 2 %.
 _HINTS = 512
@@ -41,7 +39,8 @@ class Survey:
 
     :ivar dirty_rate: bytes/s
     :ivar disk_write_rate: bytes/s the guest writes to all its disks
-    :ivar in_use: sampling.InUse
+    :ivar in_use: sampling.InUse; None as well if the guest's QEMU cannot
+        sample
     :ivar hints: statistics.HintStatistics
     :ivar disk_hints: tuple of statistics.DiskHints, of disks with hints;
         none if the guest's QEMU is of an older release
@@ -77,8 +76,7 @@ def survey(guest, seconds=1, running=True):
             return None
 
     in_use = functools.partial(
-        attempt, 'sampling memory',
-        functools.partial(guest.memory_in_use, _SAMPLING * seconds))
+        attempt, 'sampling memory', functools.partial(_in_use, guest))
     found: dict[str, typing.Any] = {'dirty_rate': 0.0,
                                     'disk_write_rate': 0.0}
     if running:
@@ -104,6 +102,14 @@ def survey(guest, seconds=1, running=True):
         found['disk_hints'] = attempt('sampling hints', functools.partial(
             _disk_hints, guest, found['hints']))
     return Survey(warnings=tuple(warnings), **found)
+
+
+def _in_use(guest):
+    try:
+        return guest.memory_in_use()
+    except errors.DedupNotSupported:
+        # a stock QEMU, or an instance that was started by an older release
+        return None
 
 
 def _disk_hints(guest, hints):

@@ -78,11 +78,20 @@ def _chosen(known: facts.Facts, disks: Sequence[facts.Disk],
         strategy=strategy, prediction=prediction, stock=stock,
         copy=copy[0][0], disks=_exceptions(known.disks, disks, copy[0][0]),
         max_downtime_limit_ms=candidate.max_downtime_limit_ms,
+        fetch_rate=_fetch_rate(known.options, disks),
+        fetch_iops=known.options.fetch_iops,
         reason=unbuilt,
         explanation=explain.explain(
             known, disks, stock, prediction,
             _sentence(unbuilt)
             + explain.chosen(strategy, gain, stock, prediction)))
+
+
+def _fetch_rate(options: facts.Options, disks: Sequence[facts.Disk]) -> int:
+    """Return bytes/s the destination may read, 0: as it can."""
+    if options.fetch_rate or options.fetch_share >= 1:
+        return options.fetch_rate
+    return int(options.fetch_share * (predict.storage_rate(disks) or 0))
 
 
 def _unavailable(known: facts.Facts) -> str:

@@ -146,6 +146,9 @@ class Options:
     :ivar strategy_source: where it was set: flavor, image, nova.conf
     :ivar min_gain: share of stock's time, 0 to 1, that a strategy must
         save to be chosen
+    :ivar fetch_share: of the rate of storage that fetches may take
+    :ivar fetch_rate: bytes/s they may take instead, 0: fetch_share
+    :ivar fetch_iops: reads a second, 0: no limit
     """
 
     downtime_ms: float = 500
@@ -163,6 +166,9 @@ class Options:
     strategy: str = 'auto'
     strategy_source: str = 'nova.conf'
     min_gain: float = 0.05
+    fetch_share: float = 1.0
+    fetch_rate: int = 0
+    fetch_iops: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -96,6 +96,8 @@ class Plan:
     :ivar max_downtime_limit_ms: the highest downtime limit that may be set
         while it runs, see downtime_limit; None: Nova's limits are left as
         they are
+    :ivar fetch_rate: bytes/s the destination may read, 0: no limit
+    :ivar fetch_iops: reads a second it may begin, 0: no limit
     """
 
     strategy: str
@@ -107,3 +109,5 @@ class Plan:
     explanation: tuple[str, ...] = ()
     reason: str = ''
     max_downtime_limit_ms: float | None = None
+    fetch_rate: int = 0
+    fetch_iops: int = 0

@@ -53,7 +53,8 @@ class Arm(base.Task):
             try:
                 self._guest.arm_dedup(
                     copy=plan.copy, resend=plan.resend,
-                    disks=[_argument(disk) for disk in plan.disks])
+                    disks=[_argument(disk) for disk in plan.disks],
+                    fetch_rate=plan.fetch_rate, fetch_iops=plan.fetch_iops)
                 return
             except errors.QmpError as error:
                 if (_BUSY not in error.description

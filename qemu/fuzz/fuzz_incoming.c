@@ -60,7 +60,8 @@ static void one(unsigned type, const uint8_t *p, size_t len)
 
     switch (type) {
     case CONTENT:
-        dedup_incoming_supersede(&blocks[0], (uint64_t)(i % RAM_PAGES) << 12);
+        dedup_incoming_supersede(&blocks[0], (uint64_t)(i % RAM_PAGES) << 12,
+                                 len > 1 ? p[1] : 0);
         break;
     case PLACE:
         if (nqueue) {
@@ -106,6 +107,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint64_t live = 0;
 
     incoming_memory(memory);
+    incoming_greet();
     while (size >= 4) {
         unsigned type = data[0] << 8 | data[1];
         size_t len = MIN(size - 4, data[2] << 8 | data[3]);

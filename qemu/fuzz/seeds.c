@@ -86,7 +86,9 @@ static uint8_t *setup(uint8_t *at, unsigned flags)
 
     p = dedup_put_be(p, flags, 2);
     memset(p, 7, DEDUP_KEY_LEN);
-    p = dedup_put_be(p + DEDUP_KEY_LEN, 2, 2);
+    p = dedup_put_be(p + DEDUP_KEY_LEN, 0, 8);
+    p = dedup_put_be(p, 0, 4);
+    p = dedup_put_be(p, 2, 2);
     for (int i = 0; i < 2; i++) {
         *p++ = 3;
         memcpy(p, i ? "rom" : "ram", 3);
@@ -154,6 +156,8 @@ int main(int argc, char **argv)
         save("fuzz_compress", i, batch(buf, i + 1, 1 << 20));
 
         p = extents(setup(buf, i % 3 == 0 ? 3 : 1));
+        dedup_put_be(p + 4, 1, 4);
+        p = element(p, DEDUP_ELEMENT_EPOCH, 4);
         id = 1;
         for (n = 0; n < i; n++) {
             unsigned k = below(8) + 1;

@@ -27,6 +27,7 @@ static RAMBlock blocks[2] = { { .idstr = "ram" }, { .idstr = "rom" } };
 static DedupRam ram = { .rb = &blocks[0], .pages = RAM_PAGES };
 static bool received[RAM_PAGES];
 static bool quiet = true;
+static bool multifd = true;
 
 DedupInject dedup_inject;
 
@@ -102,6 +103,11 @@ int qemu_file_shutdown(QEMUFile *f)
     return 0;
 }
 
+static inline void incoming_greet(void)
+{
+    dedup_incoming_hello(migration_incoming_get_current());
+}
+
 static int incoming_element(unsigned type, const uint8_t *buf, size_t len)
 {
     g_autofree uint8_t *all = g_malloc(6 + len);
@@ -125,7 +131,9 @@ static size_t incoming_setup_payload(uint8_t *buf)
 
     p = dedup_put_be(p, incoming_flags, 2);
     memset(p, 7, DEDUP_KEY_LEN);
-    p = dedup_put_be(p + DEDUP_KEY_LEN, 2, 2);
+    p = dedup_put_be(p + DEDUP_KEY_LEN, 0, 8);
+    p = dedup_put_be(p, 0, 4);
+    p = dedup_put_be(p, 2, 2);
     for (int i = 0; i < 2; i++) {
         *p++ = 3;
         memcpy(p, blocks[i].idstr, 3);
@@ -145,8 +153,17 @@ static inline int incoming_setup(void)
 {
     uint8_t buf[256];
 
+    incoming_greet();
     return incoming_element(DEDUP_ELEMENT_SETUP, buf,
                             incoming_setup_payload(buf));
+}
+
+static inline int incoming_epoch(uint32_t epoch)
+{
+    uint8_t buf[4];
+
+    dedup_put_be(buf, epoch, 4);
+    return incoming_element(DEDUP_ELEMENT_EPOCH, buf, sizeof(buf));
 }
 
 /* A batch with pages of @raw, one after the other */
@@ -169,6 +186,11 @@ static inline int incoming_batch(unsigned block, const uint64_t *pages,
 }
 
 /* What QEMU would do */
+
+bool migrate_multifd(void)
+{
+    return multifd;
+}
 
 static MigrationIncomingState state;
 
@@ -246,6 +268,22 @@ void dedup_fetch_add_disk(DedupFetch *f, char *path, DedupCopy copy)
     (void)copy;
     f->disks++;
     g_free(path);
+}
+
+void dedup_fetch_limit(DedupFetch *f, uint64_t bytes, uint32_t reads)
+{
+    (void)f, (void)bytes, (void)reads;
+}
+
+void dedup_fetch_halt(DedupFetch *f)
+{
+    (void)f;
+}
+
+DedupRefusedDiskList *dedup_fetch_refused(DedupFetch *f)
+{
+    (void)f;
+    return NULL;
 }
 
 unsigned dedup_fetch_disks(DedupFetch *f)

@@ -35,6 +35,17 @@ static void begin(void)
     memset(&x, 0, sizeof(x));
 }
 
+static const DedupExtent *nth(unsigned n)
+{
+    const DedupExtent *e = NULL;
+    unsigned leaf = 0, i = 0;
+
+    for (n++; n; n--) {
+        e = dedup_extents_nth(&x, &leaf, &i);
+    }
+    return e;
+}
+
 static void add(unsigned at, unsigned n, uint64_t host, uint16_t depth,
                 uint8_t node)
 {
@@ -52,9 +63,9 @@ static void add(unsigned at, unsigned n, uint64_t host, uint16_t depth,
 static void check_order(void)
 {
     for (unsigned i = 0; i < x.n; i++) {
-        CHECK(x.e[i].len > 0);
+        CHECK(nth(i)->len > 0);
         if (i) {
-            const DedupExtent *a = &x.e[i - 1], *b = &x.e[i];
+            const DedupExtent *a = nth(i - 1), *b = nth(i);
 
             CHECK(a->start + a->len <= b->start);
             CHECK(a->start + a->len < b->start ||

@@ -42,6 +42,7 @@ static void begin(void)
     memset(data, 0x55, sizeof(data));
     incoming_memory(memory);
     CHECK(incoming_setup() == 0);
+    CHECK(incoming_epoch(1) == 0);
 }
 
 static int send_record(uint32_t id, DedupRecord rec)
@@ -62,10 +63,16 @@ static void place(unsigned i)
     dedup_incoming_place(queue_fetch, &queue[i], 1, data);
 }
 
+/* On a channel of multifd */
+static void content_of(uint32_t epoch, uint64_t page)
+{
+    dedup_incoming_supersede(&blocks[0], page << 12, epoch);
+    memset(memory[page], 0xaa, 4096);
+}
+
 static void content(uint64_t page)
 {
-    dedup_incoming_supersede(&blocks[0], page << 12);
-    memset(memory[page], 0xaa, 4096);
+    content_of(0, page);
 }
 
 static void placed(void)
@@ -109,6 +116,91 @@ static void newer_record_wins(void)
     CHECK(nanswers == 0 && stat64_get(&dedup_in.nack_io) == 0);
     place(1);
     CHECK(memory[3][0] == 0x55 && nanswers == 1 && answers[0].id == 2);
+    CHECK(dedup_incoming_finish() == 0);
+    dedup_incoming_cleanup();
+}
+
+/* Content of its epoch, or a later one, was ahead of the record */
+static void late_record_loses(void)
+{
+    for (uint32_t epoch = 1; epoch < 3; epoch++) {
+        begin();
+        content_of(epoch, 3);
+        CHECK(record(1, 3) == 0 && nqueue == 0);
+        CHECK(stat64_get(&dedup_in.live) == 0 && nanswers == 0);
+        CHECK(dedup_incoming_finish() == 0);
+        dedup_incoming_cleanup();
+    }
+    /* Of the epoch before: the record is newer */
+    begin();
+    content_of(1, 3);
+    CHECK(incoming_epoch(2) == 0 && record(1, 3) == 0 && nqueue == 1);
+    place(0);
+    CHECK(memory[3][0] == 0x55);
+    CHECK(dedup_incoming_finish() == 0);
+    dedup_incoming_cleanup();
+    /* Without the safeguard it overwrites what is newer */
+    begin();
+    dedup_inject.no_epoch = true;
+    content_of(2, 3);
+    CHECK(record(1, 3) == 0 && nqueue == 1);
+    place(0);
+    CHECK(memory[3][0] == 0x55);
+    dedup_inject.no_epoch = false;
+    CHECK(dedup_incoming_finish() == 0);
+    dedup_incoming_cleanup();
+}
+
+/* What the source must not let happen ends the migration */
+static void overtaken(void)
+{
+    begin();
+    CHECK(incoming_epoch(2) == 0 && record(1, 3) == 0);
+    place(0);
+    content_of(1, 3);
+    CHECK(dedup_incoming_finish() == -EINVAL);
+    dedup_incoming_cleanup();
+    begin();
+    CHECK(dedup_incoming_finish() == 0);
+    dedup_incoming_cleanup();
+}
+
+static void epochs_grow(void)
+{
+    uint8_t buf[8] = { 0 };
+
+    incoming_memory(memory);
+    CHECK(incoming_setup() == 0);
+    CHECK(record(1, 3) == -EINVAL);             /* of no epoch */
+    CHECK(incoming_epoch(0) == -EINVAL);
+    CHECK(incoming_epoch(7) == 0);
+    CHECK(incoming_epoch(7) == -EINVAL && incoming_epoch(6) == -EINVAL);
+    CHECK(incoming_element(DEDUP_ELEMENT_EPOCH, buf, 3) == -EINVAL);
+    CHECK(incoming_element(DEDUP_ELEMENT_EPOCH, buf, 5) == -EINVAL);
+    dedup_incoming_cleanup();
+    /* Without multifd all is in order anyway */
+    multifd = false;
+    begin();
+    CHECK(!ram.epochs && record(1, 3) == 0);
+    content(3);
+    CHECK(record(2, 3) == 0);
+    place(1);
+    CHECK(memory[3][0] == 0x55);
+    multifd = true;
+    CHECK(dedup_incoming_finish() == 0);
+    dedup_incoming_cleanup();
+}
+
+/* Post-copy: what is discarded is not missed, what is not is */
+static void discarded(void)
+{
+    begin();
+    CHECK(record(1, 3) == 0 && record(2, 9) == 0);
+    dedup_incoming_stop();
+    dedup_incoming_discard(&blocks[0], 0, 4 << 12);
+    CHECK(stat64_get(&dedup_in.live) == 1);
+    CHECK(dedup_incoming_finish() == -EINVAL);
+    dedup_incoming_discard(&blocks[0], 8 << 12, UINT64_MAX / 2);
     CHECK(dedup_incoming_finish() == 0);
     dedup_incoming_cleanup();
 }
@@ -234,7 +326,9 @@ static void setup_malformed(void)
 
     incoming_memory(memory);
     len = incoming_setup_payload(good);
+    CHECK(incoming_element(DEDUP_ELEMENT_SETUP, good, len) == -EINVAL);
     for (size_t cut = 0; cut < len; cut++) {
+        incoming_greet();
         CHECK(incoming_element(DEDUP_ELEMENT_SETUP, good, cut) == -EINVAL);
         dedup_incoming_cleanup();
         CHECK(!ram.ids);
@@ -242,11 +336,13 @@ static void setup_malformed(void)
     for (size_t bit = 0; bit < len * 8; bit++) {
         memcpy(buf, good, len);
         buf[bit / 8] ^= 1 << bit % 8;
+        incoming_greet();
         incoming_element(DEDUP_ELEMENT_SETUP, buf, len);
         dedup_incoming_cleanup();
         CHECK(!ram.ids);
     }
     memcpy(buf, good, len);
+    incoming_greet();
     CHECK(incoming_element(DEDUP_ELEMENT_SETUP, buf, len + 1) == -EINVAL);
     dedup_incoming_cleanup();
 }
@@ -260,7 +356,8 @@ static void unknown_version(void)
     nqueue = nanswers = 0;
     incoming_memory(memory);
     len = incoming_setup_payload(buf);
-    buf[1] = 2;
+    buf[1]++;
+    incoming_greet();
     CHECK(incoming_element(DEDUP_ELEMENT_SETUP, buf, len) == 0);
     CHECK(record(1, 3) == 0 && record(2, 4) == 0);
     CHECK(nqueue == 0 && nanswers == 2);
@@ -322,6 +419,10 @@ int main(void)
     RUN(placed);
     RUN(content_wins);
     RUN(newer_record_wins);
+    RUN(late_record_loses);
+    RUN(overtaken);
+    RUN(epochs_grow);
+    RUN(discarded);
     RUN(missing);
     RUN(incomplete);
     RUN(stopped);

@@ -43,6 +43,7 @@ static void begin(unsigned flags)
     incoming_memory(memory);
     incoming_flags = flags;
     CHECK(incoming_setup() == 0);
+    CHECK(incoming_epoch(1) == 0);
 }
 
 static int batch(uint64_t first, unsigned n)
@@ -116,7 +117,7 @@ static void content_behind(void)
         begin(DEDUP_SETUP_COMPRESS);
         CHECK(batch(3, 1) == 0);
         CHECK(dedup_incoming_sync() == 0);
-        dedup_incoming_supersede(&blocks[0], 3 << 12);
+        dedup_incoming_supersede(&blocks[0], 3 << 12, 0);
         memset(memory[3], 0xaa, 4096);
         dedup_inject.no_inflate_wait = false;
         CHECK(dedup_incoming_sync() == 0);

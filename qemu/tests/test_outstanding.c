@@ -190,6 +190,52 @@ static void many(void)
     end();
 }
 
+/* One that is never answered: the ring comes around to it, and it goes */
+static void ring_wraps(void)
+{
+    uint64_t page;
+    int ram;
+
+    begin();
+    CHECK(add(0, 5) == 1 && add(1, 6) == 2);
+    for (uint32_t id = 3; id <= DEDUP_RING; id++) {
+        CHECK(add(0, 7) == id);
+    }
+    CHECK(o.count == 3 && o.evicted == 0);
+    CHECK(add(0, 8) == DEDUP_RING + 1 && o.evicted == 1 && o.count == 3);
+    CHECK(dirty[0][5] && test_bit(5, rams[0].direct) && !rams[0].ids[5]);
+    CHECK(!settle(1, &ram, &page));
+    CHECK(settle(2, &ram, &page) && ram == 1 && page == 6);
+    CHECK(settle(DEDUP_RING, &ram, &page) && page == 7);
+    CHECK(!settle(DEDUP_RING + 2, &ram, &page) && o.count == 1);
+    /* An id of which the place is another's now */
+    CHECK(add(1, 9) == DEDUP_RING + 2 && !settle(2, &ram, &page));
+    CHECK(dedup_outstanding_redirty(&o) == 2 && o.count == 0 && !o.newest);
+    CHECK(dirty[0][8] && dirty[1][9] && !dirty[1][6]);
+    end();
+}
+
+/* What is outstanding takes time in the end, not what was sent */
+static void end_is_short(void)
+{
+    uint64_t visited = 0;
+
+    begin();
+    CHECK(add(0, 5));
+    for (uint32_t i = 0; i < DEDUP_RING - 2; i++) {
+        CHECK(add(0, 7));
+    }
+    for (uint32_t id = o.newest; id; visited++) {
+        id = o.ring[id % DEDUP_RING / DEDUP_RING_CHUNK]
+                   [id % DEDUP_RING_CHUNK].older;
+    }
+    CHECK(visited == 2 && dedup_outstanding_redirty(&o) == 2);
+    end();
+    for (unsigned i = 0; i < G_N_ELEMENTS(o.ring); i++) {
+        CHECK(!o.ring[i]);
+    }
+}
+
 /*
  * Random steps against a model that keeps, for each page, the id that counts
  * and whether the page is dirty.  No page is ever neither clean (answered or
@@ -313,6 +359,8 @@ int main(void)
     RUN(redirty);
     RUN(ids_end);
     RUN(many);
+    RUN(ring_wraps);
+    RUN(end_is_short);
     RUN(random_model);
     RUN(owed_is_paid);
     RUN(unplugged);

@@ -217,14 +217,18 @@ typedef enum DedupCopy {
 typedef struct DedupDiskList DedupDiskList;
 typedef struct DedupHintsInfo DedupHintsInfo;
 typedef struct DedupSourceInfo DedupSourceInfo;
+typedef struct DedupRefusedDiskList DedupRefusedDiskList;
 typedef struct DedupIncomingInfo {
-    bool active;
+    bool active, has_refused;
+    DedupRefusedDiskList *refused;
     uint64_t record_pages, fetched_pages, superseded_pages, nack_digest,
         nack_io, reads, bytes_read, read_ns, max_read_ns, backlog,
         compressed_pages, compressed_bytes, compression_ns;
     uint32_t compression_threads;
 } DedupIncomingInfo;
 
+#define QAPI_CLONE(type, list)                      (list)
+#define qapi_free_DedupRefusedDiskList(list)        ((void)(list))
 #define qapi_free_DedupIncomingInfo(info)           g_free(info)
 #define qapi_event_send_x_dedup_incoming_done(info) ((void)(info))
 
@@ -232,6 +236,7 @@ typedef struct DedupIncomingInfo {
 #define qemu_target_page_size()                     4096
 #define migrate_colo()                              false
 #define migrate_mapped_ram()                        false
+bool migrate_multifd(void);
 #define migrate_ram_is_ignored(rb)                  false
 #define trace_dedup_incoming_stop(fetched, live)    ((void)0)
 

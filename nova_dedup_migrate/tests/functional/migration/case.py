@@ -55,6 +55,11 @@ class MigrationCase(base.TestCase):
         self.assertEqual(0, outcome.differing, outcome)
         self.assertEqual((), outcome.wrong, outcome)
 
+    def assert_wrong_bytes(self, outcome):
+        """Without its safeguard the guest has to get wrong memory."""
+        self.assertIsNone(outcome.failed)
+        self.assertTrue(outcome.wrong, 'it went well without: %s' % outcome)
+
     def assert_wrong(self, outcome):
         """With its safeguard taken out the scenario has to go wrong."""
         self.assertFalse(outcome.right, 'it went well without: %s'

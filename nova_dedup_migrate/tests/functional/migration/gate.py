@@ -19,16 +19,20 @@ class GatedGuest(direct.DirectGuest):
 
     :ivar held: set when it has stopped
     :ivar opened: set it to let the main channel go on
+    :ivar alone: let only those records pass then
+    :ivar rest_opened: set it to let the rest follow
     :ivar side_opened: set it to let the others send more than 64 KiB
     :ivar side_bytes: what has passed on the other channels
     """
 
     side_free = 64 << 10
+    alone = False
 
     def __init__(self, *args, **given):
         super().__init__(*args, **given)
         self.held = threading.Event()
         self.opened = threading.Event()
+        self.rest_opened = threading.Event()
         self.side_opened = threading.Event()
         self.side_bytes = 0
         self._open = []
@@ -36,7 +40,8 @@ class GatedGuest(direct.DirectGuest):
     def qmp(self, command, /, **arguments):
         result = super().qmp(command, **arguments)
         if command == 'migrate-incoming':
-            for event in self.held, self.opened, self.side_opened:
+            for event in (self.held, self.opened, self.rest_opened,
+                          self.side_opened):
                 event.clear()
             path = self.migration_socket
             real = path.with_suffix('.real')
@@ -52,6 +57,7 @@ class GatedGuest(direct.DirectGuest):
     def destroy(self):
         super().destroy()
         self.opened.set()
+        self.rest_opened.set()
         self.side_opened.set()
         for one in self._open:
             _end(one)
@@ -88,7 +94,19 @@ class GatedGuest(direct.DirectGuest):
                     data = data[cut:]
                     self.held.set()
                     self.opened.wait()
+                    data = self._pass_alone(reader, writer, data)
             writer.sendall(data)
+
+    def _pass_alone(self, reader, writer, data):
+        """Pass the element that data begins with, return what follows."""
+        if not self.alone:
+            return data
+        while len(data) < 14 or (
+                len(data) < (end := 14 + int.from_bytes(data[10:14]))):
+            data += reader.recv(1 << 16)
+        writer.sendall(data[:end])
+        self.rest_opened.wait()
+        return data[end:]
 
     def _copy_side(self, reader, writer):
         free = self.side_free

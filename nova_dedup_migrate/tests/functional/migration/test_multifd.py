@@ -55,8 +55,9 @@ class RecordsFirstTest(case.MigrationCase):
     sends them on a channel that is ahead of the main one.
     """
 
-    def scenario(self, source_inject='', **migration):
-        one = self.rig(kind=gate.GatedGuest, source_inject=source_inject)
+    def scenario(self, source_inject='', inject='', **migration):
+        one = self.rig(kind=gate.GatedGuest, inject=inject,
+                       source_inject=source_inject)
         one.boot(track=False)
         # more content than the sockets' buffers hold, below the records
         one.read_pages(case.ALL, sector=2048)
@@ -64,6 +65,7 @@ class RecordsFirstTest(case.MigrationCase):
         one.read_pages(scripted.HIGH)
         one.migrate(multifd_channels=1, **migration)
         link = one.destination
+        link.alone = True
         self.assertTrue(link.held.wait(30), 'no records')
         rig.wait_quiet(lambda: link.side_bytes)
         for page in scripted.HIGH:
@@ -72,6 +74,10 @@ class RecordsFirstTest(case.MigrationCase):
         link.side_opened.set()
         rig.wait_quiet(lambda: link.side_bytes, 1.0)
         link.opened.set()
+        self.eventually(lambda: one.arrived().record_pages,
+                        'arrival of the records')
+        self.eventually(lambda: not one.arrived().backlog, 'the fetch')
+        link.rest_opened.set()
         return one.outcome()
 
     def test_plain(self):
@@ -80,5 +86,9 @@ class RecordsFirstTest(case.MigrationCase):
     def test_zstd(self):
         self.assert_right(self.scenario(multifd_compression='zstd'))
 
+    def test_not_synchronised(self):
+        """The epoch alone says that they are late."""
+        self.assert_right(self.scenario('no-flush'))
+
     def test_broken(self):
-        self.assert_wrong(self.scenario(source_inject='no-flush'))
+        self.assert_wrong_bytes(self.scenario('no-flush', 'no-epoch'))

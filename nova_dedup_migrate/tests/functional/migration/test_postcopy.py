@@ -63,6 +63,15 @@ class PostcopyTest(case.MigrationCase):
                 one.guest.poke(page, 100)
         self.scenario(HUNG, wait)
 
+    def test_what_is_missing_is_noticed(self):
+        """A page neither fetched nor to be sent: the guest must not run."""
+        one = self.begun(inject=HUNG, source_inject='no-redirty', migration={
+            'postcopy': True})
+        one.recorded(len(PAGES))
+        one.source.qmp('migrate-start-postcopy')
+        self.eventually(lambda: 'neither fetched nor sent'
+                        in one.destination.last_words(), 'the message')
+
     def test_preempt(self):
         self.scenario(HUNG, postcopy_preempt=True)
 

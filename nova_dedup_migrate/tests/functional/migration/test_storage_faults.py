@@ -17,7 +17,7 @@ class StorageFaultsTest(case.MigrationCase):
         child = 'image' if driver == 'blkdebug' else 'file'
         return [spec.Disk(blockdev=(
             {'driver': 'file', 'node-name': 'disk0-file',
-             'filename': str(path)},
+             'filename': str(path), 'cache': {'direct': True}},
             {'driver': driver, 'node-name': 'disk0-filter',
              child: 'disk0-file', **filter},
             {'driver': 'raw', 'node-name': 'disk0-format',

@@ -380,6 +380,7 @@ class FactsCollectorTest(base.TestCase):
             switch_over=0.15, postcopy=True,
             auto_converge=True, tls=True, timeout=60, force_complete=True,
             strategy='auto', strategy_source='nova.conf', min_gain=0.05,
+            fetch_share=0.9,
             adapt_downtime_limit=True, max_extra_downtime_ms=50),
             self.collect().options)
 

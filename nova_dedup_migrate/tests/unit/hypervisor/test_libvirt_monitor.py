@@ -48,39 +48,6 @@ class LibvirtMonitorTest(base.TestCase):
         self.assertEqual({'execute': 'query-it', 'arguments': {'a': 2}},
                          json.loads(text))
 
-    def series(self, function, timeout=10):
-        self.command.return_value = json.dumps({'return': 7})
-        return libvirt_monitor.series(self.domain, 'one', 'looking',
-                                      function, timeout)
-
-    def test_series(self):
-        self.assertEqual(21, self.series(lambda execute: sum(
-            execute('query-it', {'a': number}) for number in range(3))))
-        self.assertEqual([0, 1, 2], [
-            json.loads(call.args[1])['arguments']['a']
-            for call in self.command.call_args_list])
-        # what makes it quick
-        self.domain.state.assert_called_once_with()
-
-    def test_series_of_a_guest_that_arrives(self):
-        with mock.patch.object(libvirt_monitor, 'is_incoming',
-                               autospec=True, return_value=True):
-            self.assertRaises(errors.InvalidMigrationState, self.series,
-                              self.fail)
-
-    def test_series_that_fails(self):
-        self.command.side_effect = libvirt_error(libvirt.VIR_ERR_NO_DOMAIN)
-        self.domain.isActive.return_value = 0
-        self.assertRaises(errors.GuestNotRunning, self.series,
-                          lambda execute: execute('query-it', {}))
-
-    def test_series_that_hangs(self):
-        done = threading.Event()
-        self.addCleanup(done.set)
-        error = self.assertRaises(errors.QmpTimeout, self.series,
-                                  lambda execute: done.wait(30), 0.01)
-        self.assertEqual('looking', error.command)
-
     def test_error_of_qemu(self):
         error = self.assertRaises(
             errors.QmpError, self.execute,

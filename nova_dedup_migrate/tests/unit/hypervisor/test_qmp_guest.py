@@ -4,7 +4,6 @@ from unittest import mock
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.tests import base
-from nova_dedup_migrate.tests.unit.hypervisor import test_sampling
 from testkit import direct
 from testkit import spec
 
@@ -78,14 +77,13 @@ class QmpGuestTest(base.TestCase):
             self.assertRaises(errors.MalformedReply, self.guest.dirty_rate)
 
     def test_memory_in_use(self):
-        tree = test_sampling.MTREE % (GIB - 1)
-        self.replies['human-monitor-command'] = tree
-        # the answer to the first page is the tree again
+        self.replies['x-dedup-sample-memory'] = {
+            'pages': GIB >> 12, 'sampled': 1024, 'used': 256}
+        self.assertEqual(GIB / 4, self.guest.memory_in_use().bytes)
+        self.assertEqual([('x-dedup-sample-memory', {'pages': 1024})],
+                         self.commands)
+        self.replies['x-dedup-sample-memory'] = []
         self.assertRaises(errors.MalformedReply, self.guest.memory_in_use)
-        self.assertEqual(['info mtree -f'], [
-            arguments['command-line'] for _, arguments in self.commands[:1]])
-        self.assertRegex(self.commands[1][1]['command-line'],
-                         '^xp/512gx 0x[0-9a-f]+$')
 
     def test_disk_bytes_written(self):
         self.replies['query-blockstats'] = [

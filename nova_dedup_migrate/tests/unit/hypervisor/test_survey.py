@@ -28,7 +28,7 @@ class SurveyTest(base.TestCase):
     def test_all(self):
         found = survey.survey(self.guest, 2)
         self.guest.dirty_rate.assert_called_once_with(2)
-        self.guest.memory_in_use.assert_called_once_with(1.6)
+        self.guest.memory_in_use.assert_called_once_with()
         # QEMU rounds down
         self.assertEqual(3.5 * MIB, found.dirty_rate)
         self.assertGreater(found.disk_write_rate, 0)
@@ -51,10 +51,12 @@ class SurveyTest(base.TestCase):
         self.guest.disk_bytes_written.assert_not_called()
 
     def test_stock(self):
-        self.guest.dedup_statistics.side_effect = errors.DedupNotSupported(
-            name='x')
+        stock = errors.DedupNotSupported(name='x')
+        self.guest.dedup_statistics.side_effect = stock
+        self.guest.memory_in_use.side_effect = stock
         found = survey.survey(self.guest)
-        self.assertEqual((None, None), (found.hints, found.disk_hints))
+        self.assertEqual((None, None, None, ()), (
+            found.hints, found.disk_hints, found.in_use, found.warnings))
         self.guest.sample_hints.assert_not_called()
 
     def test_nothing_was_recorded(self):

@@ -40,7 +40,8 @@ class ArmTest(base.TestCase):
         self.guest.arm_dedup.assert_called_once_with(
             copy='shared', resend=True, disks=[
                 {'device': 'virtio-disk0', 'copy': 'shared', 'use': True},
-                {'device': 'virtio-disk1', 'copy': 'own', 'use': False}])
+                {'device': 'virtio-disk1', 'copy': 'own', 'use': False}],
+            fetch_rate=0, fetch_iops=0)
         self.assertEqual([operations.UNDO_ARM], self.undo)
 
     def test_undo_log_comes_first(self):

@@ -56,17 +56,33 @@ bool dedup_source_save_page(RAMBlock *rb, unsigned long page);
 /* A record leaves no base for a delta; false only in a test that breaks it */
 bool dedup_source_drops_delta(void);
 
-/*
- * Send what is batched.  Due before the bitmap is synchronised again, and
- * before multifd's channels are.
- */
+/* Send what is batched.  Due before the bitmap is synchronised again. */
 void dedup_source_flush(QEMUFile *f);
 
 /*
- * The scan found nothing dirty: wait a moment for answers.  The next
- * iterate() may send outstanding pages in full instead.  No lock held.
+ * Synchronise multifd's channels, and the main one with them, as
+ * multifd_ram_flush_and_sync() does; 0 or -1.
  */
-void dedup_source_idle(void);
+int dedup_source_sync(QEMUFile *f);
+
+/*
+ * The epoch of content that is queued for a multifd channel now, 0 if this
+ * migration has none.  Migration thread.
+ */
+uint32_t dedup_source_epoch(void);
+
+/*
+ * Between two iterations: wait a moment if there is something to wait for.
+ * @done: the scan found nothing dirty; the next iterate() may send
+ * outstanding pages in full.  No lock held.
+ */
+void dedup_source_idle(bool done);
+
+/*
+ * The guest is stopped, its disks are about to be inactivated: nothing of
+ * ours reads the metadata of an image any more when this returns.  BQL.
+ */
+void dedup_source_quiesce(void);
 
 /*
  * The guest is stopped or post-copy begins: all that is outstanding becomes
@@ -115,15 +131,18 @@ int dedup_incoming_sync(void);
 
 /*
  * Content for a page is about to be written by another path: whatever fetch
- * is under way for it must not touch the page any more.  Any thread.
+ * is under way for it must not touch the page any more.  @epoch: of the
+ * content, 0 on the main channel, where it is in order.  Any thread.
  */
 extern bool dedup_incoming_active;
-void dedup_incoming_supersede_page(RAMBlock *rb, ram_addr_t offset);
+void dedup_incoming_supersede_page(RAMBlock *rb, ram_addr_t offset,
+                                   uint32_t epoch);
 
-static inline void dedup_incoming_supersede(RAMBlock *rb, ram_addr_t offset)
+static inline void dedup_incoming_supersede(RAMBlock *rb, ram_addr_t offset,
+                                            uint32_t epoch)
 {
     if (unlikely(qatomic_read(&dedup_incoming_active))) {
-        dedup_incoming_supersede_page(rb, offset);
+        dedup_incoming_supersede_page(rb, offset, epoch);
     }
 }
 
@@ -134,7 +153,13 @@ static inline void dedup_incoming_supersede(RAMBlock *rb, ram_addr_t offset)
 void dedup_incoming_stop(void);
 
 /*
- * All memory has been received: -EINVAL, with a message, if a page was left
+ * Post-copy discards the pages that will be sent again.  After stop().
+ * Migration coroutine.
+ */
+void dedup_incoming_discard(RAMBlock *rb, uint64_t start, uint64_t length);
+
+/*
+ * All memory has been received, or will be requested: -EINVAL, with a message, if a page was left
  * neither fetched nor sent.
  */
 int dedup_incoming_finish(void);

@@ -12,11 +12,15 @@
 #include "qemu/osdep.h"
 #include "qemu/lockable.h"
 #include "qemu/thread.h"
+#include "io/channel-socket.h"
+#include "io/channel-tls.h"
 #include "migration/misc.h"
 #include "../migration.h"
+#include "../qemu-file.h"
 #include "dedup-int.h"
 
 #define COLLECT_US  1000
+#define POLL_MS     2
 /*
  * A source that does not take its answers loses them: to it, records without
  * an answer are dirty pages
@@ -40,6 +44,36 @@ static int by_id(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* The socket below the return path, -1 if there is none */
+static int return_path_fd(MigrationIncomingState *mis)
+{
+    QIOChannel *ioc = mis->to_src_file ? qemu_file_get_ioc(mis->to_src_file)
+                                       : NULL;
+
+    if (ioc && object_dynamic_cast(OBJECT(ioc), TYPE_QIO_CHANNEL_TLS)) {
+        ioc = QIO_CHANNEL_TLS(ioc)->master;
+    }
+    return ioc && object_dynamic_cast(OBJECT(ioc), TYPE_QIO_CHANNEL_SOCKET)
+           ? QIO_CHANNEL_SOCKET(ioc)->fd : -1;
+}
+
+/*
+ * Wait until a message can be written without blocking: the end of the
+ * migration waits for this thread, in the main loop.  False: it has come.
+ */
+static bool wait_writable(DedupAnswers *a)
+{
+    GPollFD p = { .fd = return_path_fd(migration_incoming_get_current()),
+                  .events = G_IO_OUT };
+
+    while (!qatomic_read(&a->quit)) {
+        if (p.fd < 0 || g_poll(&p, 1, POLL_MS) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void send_all(DedupAnswers *a, GArray *results)
 {
     DedupResult *res = (DedupResult *)results->data;
@@ -57,7 +91,7 @@ static void send_all(DedupAnswers *a, GArray *results)
             g_usleep(dedup_inject.answer_delay_us);
         }
         /* No return path any more: nobody waits for the rest either */
-        if (qatomic_read(&a->quit) ||
+        if (!wait_writable(a) ||
             migrate_send_rp_dedup(migration_incoming_get_current(), len,
                                   msg)) {
             return;

@@ -68,7 +68,7 @@ static bool place_batch(ZSTD_DCtx *ctx, Slot *slot)
     for (unsigned i = 0; i < slot->b.n; i++) {
         ram_addr_t offset = slot->b.pages[i] << DEDUP_PAGE_BITS;
 
-        dedup_incoming_supersede_page(slot->rb, offset);
+        dedup_incoming_supersede_page(slot->rb, offset, 0);
         if (!dedup_inject.no_recv_bit) {
             ramblock_recv_bitmap_set_offset(slot->rb, offset);
         }

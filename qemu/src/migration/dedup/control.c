@@ -77,9 +77,15 @@ void qmp_x_dedup_track(bool enable, Error **errp)
 
 void qmp_x_dedup_arm(bool has_copy, DedupCopy copy, bool has_disks,
                      DedupDiskList *disks, bool has_resend, bool resend,
+                     bool has_fetch_rate, uint64_t fetch_rate,
+                     bool has_fetch_iops, uint32_t fetch_iops,
                      bool has_records, bool records,
                      DedupCompression *compression, Error **errp)
 {
+    DedupLimits limits = {
+        .bytes = has_fetch_rate ? fetch_rate : 0,
+        .reads = has_fetch_iops ? fetch_iops : 0,
+    };
     unsigned threads = compression && compression->has_threads ?
                        compression->threads : 0;
     unsigned level = compression && compression->has_level ?
@@ -99,7 +105,7 @@ void qmp_x_dedup_arm(bool has_copy, DedupCopy copy, bool has_disks,
     }
     if (dedup_source_arm(has_copy, copy, has_disks ? disks : NULL,
                          !has_resend || resend, !has_records || records,
-                         errp)) {
+                         &limits, errp)) {
         dedup_compress_want(compression, threads, level);
     }
 }
@@ -145,7 +151,8 @@ void hmp_x_dedup_arm(Monitor *mon, const QDict *qdict)
     Error *err = NULL;
 
     qmp_x_dedup_arm(true, own ? DEDUP_COPY_OWN : DEDUP_COPY_SHARED, false,
-                    NULL, false, false, false, false, NULL, &err);
+                    NULL, false, false, false, 0, false, 0, false, false,
+                    NULL, &err);
     hmp_handle_error(mon, err);
 }
 

@@ -105,6 +105,8 @@ typedef struct DedupRam {
      * Destination: the state word, id or id | DEDUP_COPYING.
      */
     uint32_t *ids;
+    uint32_t *epochs;           /* destination with multifd: of the newest
+                                   content, or of the record placed */
     unsigned long *direct;      /* source: send in full, once */
     unsigned long *waiting;     /* source: in DedupDeferred */
     unsigned long *later;       /* source: a record when there is room */
@@ -146,10 +148,18 @@ uint64_t dedup_hint_next(DedupRam *dr, uint64_t page);
 void dedup_hints_query(DedupHintsInfo *info);
 void dedup_hints_init(void);
 
-/* Sorted extents that do not overlap.  No locking. */
+/* Sorted extents that do not overlap.  No locking: whoever has it. */
+#define DEDUP_EXTENTS_LEAF  256
+
+typedef struct DedupExtentLeaf {
+    unsigned n;
+    DedupExtent e[DEDUP_EXTENTS_LEAF];
+} DedupExtentLeaf;
+
 typedef struct DedupExtents {
-    DedupExtent *e;
-    unsigned n, alloc;
+    DedupExtentLeaf **leaves;
+    unsigned nleaves, alloc;
+    unsigned n;                 /* extents in all of them */
 } DedupExtents;
 
 #define DEDUP_MAX_EXTENTS   (4 * 1024 * 1024)   /* a disk */
@@ -159,17 +169,24 @@ bool dedup_extents_add(DedupExtents *x, const DedupExtent *e);
 /* The extent that holds all of [start, start + len), or NULL */
 const DedupExtent *dedup_extents_find(const DedupExtents *x, uint64_t start,
                                       uint64_t len);
+/* One after the other, from *@leaf and *@i 0 on; NULL: no more */
+const DedupExtent *dedup_extents_nth(const DedupExtents *x, unsigned *leaf,
+                                     unsigned *i);
 void dedup_extents_free(DedupExtents *x);
 
 /* Resolver.  One for each shared disk of an outgoing migration. */
 typedef struct DedupResolver DedupResolver;
-DedupResolver *dedup_resolver_new(BlockBackend *blk, unsigned slot); /* BQL */
+DedupResolver *dedup_resolver_new(BlockBackend *blk);   /* BQL */
 /* The guest offset was not found; resolve what is around it.  Any thread. */
 void dedup_resolver_want(DedupResolver *r, uint64_t offset);
 void dedup_resolver_kick(DedupResolver *r);
 bool dedup_resolver_busy(DedupResolver *r);
 /* Move what was found since the last call to @out; its number */
 unsigned dedup_resolver_take(DedupResolver *r, DedupExtents *out);
+/* Pause soon, until the next kick(); true: it has not yet.  Any thread. */
+bool dedup_resolver_halt(DedupResolver *r);
+/* End for good, wait until nothing is read any more.  BQL. */
+void dedup_resolver_end(DedupResolver *r);
 /* Gives up; what still runs ends by itself.  BQL. */
 void dedup_resolver_free(DedupResolver *r);
 
@@ -183,9 +200,16 @@ BlockBackend *dedup_blk_by_device(const char *id, Error **errp);
 void dedup_map_load(int fd, Error **errp);
 void dedup_map_query(DedupHintsInfo *info);
 
+/* What the destination may take of its storage, a second; 0: no limit */
+typedef struct DedupLimits {
+    uint64_t bytes;
+    uint32_t reads;
+} DedupLimits;
+
 /* Source.  Each under the BQL. */
 bool dedup_source_arm(bool has_copy, DedupCopy copy, DedupDiskList *disks,
-                      bool resend, bool records, Error **errp);
+                      bool resend, bool records, const DedupLimits *limits,
+                      Error **errp);
 void dedup_source_disarm(void);
 DedupSourceInfo *dedup_source_query(void);
 void dedup_source_init(void);
@@ -202,6 +226,7 @@ typedef struct DedupFetchRecord {
     uint64_t page;
     uint64_t sector;
     uint32_t id;
+    uint32_t epoch;
     uint32_t disk;
     uint32_t target;            /* filled in by fetch-nodes.c */
     uint64_t offset;            /* likewise, in the target */
@@ -213,6 +238,8 @@ DedupFetch *dedup_fetch_new(const uint8_t *key);     /* opens nothing yet */
 /* Before dedup_fetch_start(); takes over @path */
 void dedup_fetch_add_disk(DedupFetch *f, char *path, DedupCopy copy);
 unsigned dedup_fetch_disks(DedupFetch *f);
+/* Bytes and reads a second at most, 0: no limit.  Before start(). */
+void dedup_fetch_limit(DedupFetch *f, uint64_t bytes, uint32_t reads);
 /* Opens the nodes from a bottom half, then begins */
 void dedup_fetch_start(DedupFetch *f);
 bool dedup_fetch_add_extent(DedupFetch *f, unsigned disk,
@@ -224,6 +251,10 @@ uint64_t dedup_fetch_backlog(DedupFetch *f);
 /* Bytes a second over the last moments */
 uint64_t dedup_fetch_rate(DedupFetch *f);
 void dedup_fetch_query(DedupFetch *f, DedupIncomingInfo *info);
+/* Begin no more reads.  Any thread. */
+void dedup_fetch_halt(DedupFetch *f);
+/* Disks of which not all can be read here, and why.  BQL. */
+DedupRefusedDiskList *dedup_fetch_refused(DedupFetch *f);
 /* Returns at once; reads under way end by themselves and free @f.  BQL. */
 void dedup_fetch_stop(DedupFetch *f);
 
@@ -262,6 +293,9 @@ typedef struct DedupInject {
     bool no_xbzrle_drop;        /* BREAKS: keep stale delta bases */
     bool no_redirty;            /* BREAKS: forget what is outstanding */
     bool no_flush;              /* BREAKS: no multifd flush after records */
+    bool no_own_target;         /* BREAKS: read through the guest's nodes */
+    bool no_quiesce;            /* BREAKS: read metadata of inactive images */
+    bool no_epoch;              /* BREAKS: late records overwrite content */
     bool trust_acks;            /* BREAKS: stale answers count */
     bool no_compare;            /* BREAKS: any hint sampled is valid */
     bool no_batch_flush;        /* BREAKS: batches outlive their section */

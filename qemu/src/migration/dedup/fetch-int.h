@@ -20,13 +20,30 @@
 #include "dedup-int.h"
 
 #define DEDUP_READ_MAX      (1024 * 1024)
+#define DEDUP_READ_ALIGN    4096        /* for O_DIRECT, whatever the device */
+
+/* A place to read from, see fetch-target.c */
+typedef struct DedupTarget DedupTarget;
+/* Of a disk both sides share.  Main loop, not in a coroutine. */
+DedupTarget *dedup_target_shared(BlockDriverState *bs, AioContext *ctx,
+                                 Error **errp);
+/* Of a copy of our own.  Likewise. */
+DedupTarget *dedup_target_own(BlockDriverState *bs, Error **errp);
+/* @start and @len aligned; 0 or -errno.  The fetcher's IOThread. */
+int coroutine_fn dedup_target_read(DedupTarget *t, uint64_t start,
+                                   uint64_t len, void *buf);
+/* Let reads fail that hang, if that can be done.  Main loop. */
+void dedup_target_cut(DedupTarget *t);
+/* Main loop, when nothing is being read */
+void dedup_target_free(DedupTarget *t);
 
 typedef struct DedupFetchDisk {
     char *path;
     DedupCopy copy;
     unsigned slot;
     DedupExtents extents;               /* under the lock */
-    GPtrArray *targets;                 /* BlockBackend or NULL, opened once */
+    GPtrArray *targets;                 /* DedupTarget or NULL, opened once */
+    char *refused;                      /* why there is none, or NULL */
 } DedupFetchDisk;
 
 struct DedupFetch {
@@ -50,6 +67,9 @@ struct DedupFetch {
     uint64_t inflight_bytes;
     int64_t rate_mark;
     uint64_t rate_bytes;
+    uint64_t limit_bytes, limit_reads;  /* a second; 0: none.  Set before */
+    int64_t next_read_ns;               /* not before, for the limits */
+    QEMUTimer *timer;                   /* wakes up then; from open to free */
 
     uint64_t rate;                      /* atomic */
     Stat64 backlog, reads, bytes, read_ns, max_read_ns;
@@ -58,8 +78,8 @@ struct DedupFetch {
 /* One read and the records it serves */
 typedef struct DedupFetchRun {
     DedupFetch *f;
-    BlockBackend *blk;
-    uint64_t start, end;
+    DedupTarget *target;
+    uint64_t start, end;                /* aligned */
     unsigned n;
     DedupFetchRecord recs[];
 } DedupFetchRun;
@@ -85,10 +105,12 @@ DedupFetchRun *dedup_fetch_next_run(DedupFetch *f, uint64_t max);
 
 /* Find target and offset of the record; false: it is nowhere we know */
 bool dedup_fetch_locate(DedupFetch *f, DedupFetchRecord *rec);
-BlockBackend *dedup_fetch_target(DedupFetch *f, const DedupFetchRecord *rec);
+DedupTarget *dedup_fetch_target(DedupFetch *f, const DedupFetchRecord *rec);
 
 /* Main loop, in a bottom half */
 void dedup_fetch_open_nodes(DedupFetch *f);
 void dedup_fetch_free_disk(void *disk);         /* a GDestroyNotify */
+/* Let reads fail that hang, where that can be done.  Main loop. */
+void dedup_fetch_cut(DedupFetch *f);
 
 #endif

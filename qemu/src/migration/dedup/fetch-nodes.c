@@ -5,7 +5,7 @@
  * that the source resolved (the format's own metadata is stale until the
  * switch-over); for an own copy, the format node at the guest offset.
  *
- * Nodes are attached and detached in bottom halves of the main loop, because
+ * Nodes are opened and closed in bottom halves of the main loop, because
  * the graph must not change within the migration coroutine.  Extents come
  * from there and are looked up in the IOThread, under the lock.
  *
@@ -74,33 +74,34 @@ bool dedup_fetch_locate(DedupFetch *f, DedupFetchRecord *rec)
            g_ptr_array_index(d->targets, rec->target);
 }
 
-BlockBackend *dedup_fetch_target(DedupFetch *f, const DedupFetchRecord *rec)
+DedupTarget *dedup_fetch_target(DedupFetch *f, const DedupFetchRecord *rec)
 {
     DedupFetchDisk *d = g_ptr_array_index(f->disks, rec->disk);
 
     return g_ptr_array_index(d->targets, rec->target);
 }
 
-static void open_target(DedupFetchDisk *d, unsigned index,
-                        BlockDriverState *bs)
+/* Takes over @err, which is set if @t is NULL */
+static void add_target(DedupFetchDisk *d, unsigned index, DedupTarget *t,
+                       Error *err)
 {
-    Error *err = NULL;
-    BlockBackend *blk = blk_new_with_bs(bs, 0, BLK_PERM_ALL, &err);
-
-    if (!blk) {
-        warn_report_err(err);
+    if (!t) {
+        warn_report("dedup: some or all pages of %s come from the source: %s",
+                    d->path, error_get_pretty(err));
+        if (!d->refused) {
+            d->refused = g_strdup(error_get_pretty(err));
+        }
+        error_free(err);
         return;
     }
-    /* The device may take the node to its IOThread when the guest starts */
-    blk_set_allow_aio_context_change(blk, true);
     if (d->targets->len <= index) {
         g_ptr_array_set_size(d->targets, index + 1);
     }
-    g_ptr_array_index(d->targets, index) = blk;
+    g_ptr_array_index(d->targets, index) = t;
 }
 
 /* The children of the node at one depth; collected first, then attached */
-static void open_shared(DedupFetchDisk *d, BlockBackend *dev)
+static void open_shared(DedupFetch *f, DedupFetchDisk *d, BlockBackend *dev)
 {
     BlockDriverState *found[CHAIN_MAX][DEDUP_NODE__MAX] = { 0 };
     unsigned depth = 0;
@@ -122,6 +123,11 @@ static void open_shared(DedupFetchDisk *d, BlockBackend *dev)
                     found[depth][DEDUP_NODE_DATA_FILE] = c->bs;
                 }
             }
+            for (unsigned node = 0; node < DEDUP_NODE__MAX; node++) {
+                if (found[depth][node]) {
+                    bdrv_ref(found[depth][node]);
+                }
+            }
             bs = bdrv_cow_bs(bs);
             bs = bs ? bdrv_skip_filters(bs) : NULL;
         }
@@ -129,7 +135,12 @@ static void open_shared(DedupFetchDisk *d, BlockBackend *dev)
     for (unsigned i = 0; i < depth; i++) {
         for (unsigned node = 0; node < DEDUP_NODE__MAX; node++) {
             if (found[i][node]) {
-                open_target(d, target_index(i, node), found[i][node]);
+                Error *err = NULL;
+                DedupTarget *t = dedup_target_shared(found[i][node], f->ctx,
+                                                     &err);
+
+                add_target(d, target_index(i, node), t, err);
+                bdrv_unref(found[i][node]);
             }
         }
     }
@@ -164,15 +175,51 @@ void dedup_fetch_open_nodes(DedupFetch *f)
         }
         d->slot = dedup_slot_of(dev);
         if (d->copy == DEDUP_COPY_SHARED) {
-            open_shared(d, dev);
-        } else if (own_is_safe(blk_bs(dev))) {
-            open_target(d, 0, blk_bs(dev));
+            open_shared(f, d, dev);
         } else {
-            warn_report("dedup: the own copy of %s is neither raw nor the "
-                        "target of a mirror; its pages come from the source",
-                        d->path);
+            Error *err = NULL;
+            DedupTarget *t = NULL;
+
+            if (own_is_safe(blk_bs(dev))) {
+                t = dedup_target_own(blk_bs(dev), &err);
+            } else {
+                error_setg(&err, "the own copy is neither raw nor the target "
+                           "of a mirror");
+            }
+            add_target(d, 0, t, err);
         }
     }
+}
+
+void dedup_fetch_cut(DedupFetch *f)
+{
+    for (unsigned i = 0; i < f->disks->len; i++) {
+        DedupFetchDisk *d = g_ptr_array_index(f->disks, i);
+
+        for (unsigned k = 0; k < d->targets->len; k++) {
+            if (g_ptr_array_index(d->targets, k)) {
+                dedup_target_cut(g_ptr_array_index(d->targets, k));
+            }
+        }
+    }
+}
+
+DedupRefusedDiskList *dedup_fetch_refused(DedupFetch *f)
+{
+    DedupRefusedDiskList *list = NULL, **tail = &list;
+
+    for (unsigned i = 0; i < f->disks->len; i++) {
+        DedupFetchDisk *d = g_ptr_array_index(f->disks, i);
+
+        if (d->refused) {
+            DedupRefusedDisk *one = g_new0(DedupRefusedDisk, 1);
+
+            one->device = g_strdup(d->path);
+            one->reason = g_strdup(d->refused);
+            QAPI_LIST_APPEND(tail, one);
+        }
+    }
+    return list;
 }
 
 void dedup_fetch_free_disk(void *opaque)
@@ -180,12 +227,13 @@ void dedup_fetch_free_disk(void *opaque)
     DedupFetchDisk *d = opaque;
 
     for (unsigned i = 0; i < d->targets->len; i++) {
-        BlockBackend *blk = g_ptr_array_index(d->targets, i);
+        DedupTarget *t = g_ptr_array_index(d->targets, i);
 
-        if (blk) {
-            blk_unref(blk);
+        if (t) {
+            dedup_target_free(t);
         }
     }
+    g_free(d->refused);
     g_ptr_array_unref(d->targets);
     dedup_extents_free(&d->extents);
     g_free(d->path);

@@ -130,9 +130,9 @@ DedupFetchRun *dedup_fetch_next_run(DedupFetch *f, uint64_t max)
     rec = &g_array_index(f->gen, DedupFetchRecord, first);
     run = g_malloc(sizeof(*run) + n * sizeof(*rec));
     run->f = f;
-    run->blk = dedup_fetch_target(f, rec);
-    run->start = rec->offset;
-    run->end = end;
+    run->target = dedup_fetch_target(f, rec);
+    run->start = ROUND_DOWN(rec->offset, DEDUP_READ_ALIGN);
+    run->end = ROUND_UP(end, DEDUP_READ_ALIGN);
     run->n = n;
     memcpy(run->recs, rec, n * sizeof(*rec));
     return run;

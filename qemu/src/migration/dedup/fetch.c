@@ -28,15 +28,19 @@
 #define DEPTH           16
 #define INFLIGHT_MIN    (256 * 1024)
 #define RATE_NS         (100 * SCALE_MS)
+#define BURST_NS        (10 * SCALE_MS)
 
 static void fetch_free_bh(void *opaque)
 {
     DedupFetch *f = opaque;
 
+    if (f->timer) {
+        timer_free(f->timer);
+    }
+    g_ptr_array_unref(f->disks);        /* before the AioContext they are in */
     if (f->iothread) {
         iothread_destroy(f->iothread);
     }
-    g_ptr_array_unref(f->disks);
     g_array_unref(f->inbox);
     g_array_unref(f->gen);
     qemu_mutex_destroy(&f->lock);
@@ -66,37 +70,6 @@ DedupFetch *dedup_fetch_new(const uint8_t *key)
     f->gen = g_array_new(false, false, sizeof(DedupFetchRecord));
     f->ref = 1;
     return f;
-}
-
-/*
- * The source may have grown the image since it was opened here: look again
- * before reading past the end that is known.
- */
-static int coroutine_fn read_at(BlockBackend *blk, uint64_t start,
-                                uint64_t len, void *buf)
-{
-    int64_t size = blk_co_getlength(blk);
-
-    if (size >= 0 && start + len > size) {
-        GRAPH_RDLOCK_GUARD();
-        BlockDriverState *bs = blk_bs(blk);
-
-        if (bs) {
-            bdrv_co_refresh_total_sectors(bs, bs->total_sectors);
-        }
-    }
-    size = blk_co_getlength(blk);
-    if (size < 0) {
-        return size;
-    }
-    if (start >= size) {
-        return -EIO;
-    }
-    if (start + len > size) {           /* the tail reads as zeros */
-        memset(buf + (size - start), 0, start + len - size);
-        len = size - start;
-    }
-    return blk_co_pread(blk, start, len, buf, 0);
 }
 
 static void take(DedupFetchRun *run, DedupFetchRecord *rec,
@@ -134,6 +107,22 @@ static void account(DedupFetch *f, int64_t start, uint64_t bytes)
     }
 }
 
+/* Blocks that other records need as well are read again for those */
+static bool coroutine_fn read_one(DedupFetchRun *run, DedupFetchRecord *rec,
+                                  uint8_t *buf)
+{
+    int64_t began = qemu_clock_get_ns(QEMU_CLOCK_REALTIME);
+    uint64_t start = ROUND_DOWN(rec->offset, DEDUP_READ_ALIGN);
+    uint64_t end = ROUND_UP(rec->offset + DEDUP_PAGE_SIZE, DEDUP_READ_ALIGN);
+
+    if (dedup_target_read(run->target, start, end - start,
+                          buf + (start - run->start)) < 0) {
+        return false;
+    }
+    account(run->f, began, end - start);
+    return true;
+}
+
 static void coroutine_fn fetch_co(void *opaque)
 {
     DedupFetchRun *run = opaque;
@@ -147,8 +136,8 @@ static void coroutine_fn fetch_co(void *opaque)
         qemu_co_sleep_ns(QEMU_CLOCK_REALTIME,
                          dedup_inject.fetch_delay_us * 1000LL);
     }
-    if (buf) {
-        ret = read_at(run->blk, run->start, len, buf);
+    if (buf && !qatomic_read(&f->stopped)) {
+        ret = dedup_target_read(run->target, run->start, len, buf);
         account(f, start, ret < 0 ? 0 : len);
     }
     for (unsigned i = 0; i < run->n; i++) {
@@ -161,12 +150,10 @@ static void coroutine_fn fetch_co(void *opaque)
         }
         /* One bad sector must not condemn its neighbours */
         if (ret < 0 && buf && run->n > 1) {
-            start = qemu_clock_get_ns(QEMU_CLOCK_REALTIME);
-            if (read_at(run->blk, rec->offset, DEDUP_PAGE_SIZE, data) < 0) {
+            if (!read_one(run, rec, buf)) {
                 dedup_fetch_refuse(f, rec, DEDUP_ANSWER_IO);
                 continue;
             }
-            account(f, start, DEDUP_PAGE_SIZE);
         } else if (ret < 0) {
             dedup_fetch_refuse(f, rec, DEDUP_ANSWER_IO);
             continue;
@@ -184,14 +171,49 @@ static void coroutine_fn fetch_co(void *opaque)
 
 /*
  * Bytes to read at once: what storage delivered lately in a tenth of a
- * second.  A device with an IOThread drains its node when the guest starts,
- * and so waits for reads under way.
+ * second.  Where a filter makes us read through the guest's own node, a
+ * device with an IOThread drains it when the guest starts, and so waits for
+ * reads under way.
  */
 static uint64_t inflight_max(DedupFetch *f)
 {
     uint64_t rate = qatomic_read(&f->rate);
 
     return rate ? MAX(rate / 10, INFLIGHT_MIN) : DEPTH * DEDUP_READ_MAX;
+}
+
+/*
+ * True: the limits allow a read now.  Otherwise the pump is woken up when
+ * they do.  A pause earns nothing for later.
+ */
+static bool may_read(DedupFetch *f)
+{
+    int64_t now = qemu_clock_get_ns(QEMU_CLOCK_REALTIME);
+
+    if (f->next_read_ns > now) {
+        timer_mod(f->timer, f->next_read_ns);
+        return false;
+    }
+    f->next_read_ns = MAX(f->next_read_ns, now - BURST_NS);
+    return true;
+}
+
+static void charge(DedupFetch *f, uint64_t bytes)
+{
+    int64_t ns = 0;
+
+    if (f->limit_bytes) {
+        ns = muldiv64(bytes, NANOSECONDS_PER_SECOND, f->limit_bytes);
+    }
+    if (f->limit_reads) {
+        ns = MAX(ns, NANOSECONDS_PER_SECOND / f->limit_reads);
+    }
+    f->next_read_ns += ns;
+}
+
+static void limit_passed(void *opaque)
+{
+    dedup_fetch_kick(opaque);
 }
 
 /* IOThread */
@@ -204,10 +226,11 @@ static void pump_bh(void *opaque)
     qatomic_set(&f->kicked, false);
     smp_mb();                   /* pairs with the xchg: no wake-up is lost */
     while (!qatomic_read(&f->stopped) && f->inflight < DEPTH &&
-           (max = inflight_max(f)) > f->inflight_bytes &&
+           (max = inflight_max(f)) > f->inflight_bytes && may_read(f) &&
            (run = dedup_fetch_next_run(f, MIN(DEDUP_READ_MAX, max)))) {
         f->inflight++;
         f->inflight_bytes += run->end - run->start;
+        charge(f, run->end - run->start);
         fetch_ref(f);
         qemu_coroutine_enter(qemu_coroutine_create(fetch_co, run));
     }
@@ -242,6 +265,8 @@ static void open_bh(void *opaque)
         return;
     }
     f->ctx = iothread_get_aio_context(f->iothread);
+    f->timer = aio_timer_new(f->ctx, QEMU_CLOCK_REALTIME, SCALE_NS,
+                             limit_passed, f);
     dedup_fetch_open_nodes(f);
     f->rate_mark = qemu_clock_get_ns(QEMU_CLOCK_REALTIME);
     WITH_QEMU_LOCK_GUARD(&f->lock) {
@@ -262,9 +287,21 @@ void dedup_fetch_start(DedupFetch *f)
     }
 }
 
-void dedup_fetch_stop(DedupFetch *f)
+void dedup_fetch_limit(DedupFetch *f, uint64_t bytes, uint32_t reads)
+{
+    f->limit_bytes = bytes;
+    f->limit_reads = reads;
+}
+
+void dedup_fetch_halt(DedupFetch *f)
 {
     qatomic_set(&f->stopped, true);
+}
+
+void dedup_fetch_stop(DedupFetch *f)
+{
+    dedup_fetch_halt(f);
+    dedup_fetch_cut(f);
     fetch_unref(f);
 }
 

@@ -53,6 +53,7 @@ void dedup_ram_free(DedupRam *dr)
     stat64_add(&hints.memory, -(uint64_t)dr->nchunks * sizeof(dr->chunks[0]));
     g_free(dr->chunks);
     g_free(dr->ids);
+    g_free(dr->epochs);
     g_free(dr->direct);
     g_free(dr->waiting);
     g_free(dr->later);

@@ -15,12 +15,15 @@
 
 typedef struct DedupIncoming {
     bool ever;
+    bool greeted;               /* HELLO was sent: SETUP may come */
     bool announced;             /* SETUP was parsed */
     bool refuse;                /* a SETUP we do not understand */
     GPtrArray *rams;            /* DedupRam or NULL, by index in SETUP */
     GArray *limits;             /* uint64_t: pages of each, from SETUP */
     GPtrArray *blocks;          /* RAMBlock of each */
     uint32_t last_id;
+    uint32_t epoch;             /* of the records that arrive now */
+    bool overtaken;             /* content came that is older than its page */
     DedupFetch *fetch;
     DedupAnswers *answers;
     uint64_t max_backlog;
@@ -31,6 +34,7 @@ typedef struct DedupIncoming {
 
     Stat64 records, fetched, superseded, nack_digest, nack_io;
     DedupIncomingInfo last;     /* once the fetcher is gone */
+    DedupRefusedDiskList *refused;      /* likewise, of @last */
 } DedupIncoming;
 extern DedupIncoming dedup_in;
 
@@ -39,8 +43,9 @@ void dedup_incoming_begin(const uint8_t *key);
 
 /*
  * A record arrived: it takes the place of what the page's word holds.  Waits
- * for a memcpy under way.  Migration coroutine.
+ * for a memcpy under way.  False: content of its epoch or a later one was
+ * here before, the record is void.  Migration coroutine.
  */
-void dedup_incoming_expect(DedupRam *dr, uint64_t page, uint32_t id);
+bool dedup_incoming_expect(DedupRam *dr, uint64_t page, uint32_t id);
 
 #endif

@@ -19,6 +19,12 @@
 #include "compress-batch.h"
 #include "incoming-int.h"
 
+/*
+ * Records that wait, of 80 bytes each: a source that keeps to its window has
+ * not so many that count, and of the others only what came lately.
+ */
+#define MAX_BACKLOG     (2 * 1024 * 1024 + 65536)
+
 void dedup_incoming_hello(MigrationIncomingState *mis)
 {
     uint8_t msg[7];
@@ -30,7 +36,7 @@ void dedup_incoming_hello(MigrationIncomingState *mis)
     msg[0] = DEDUP_MESSAGE_HELLO;
     dedup_put_be(&msg[1], DEDUP_WIRE_VERSION, 2);
     dedup_put_be(&msg[3], DEDUP_FEATURE_ZSTD, 4);
-    migrate_send_rp_dedup(mis, sizeof(msg), msg);
+    dedup_in.greeted = migrate_send_rp_dedup(mis, sizeof(msg), msg) == 0;
 }
 
 static bool load_ram(DedupReader *r)
@@ -59,11 +65,18 @@ static bool load_ram(DedupReader *r)
     }
     if (dr) {
         dr->ids = g_try_new0(uint32_t, dr->pages);
-        dr = dr->ids ? dr : NULL;
+        dr->epochs = migrate_multifd() ? g_try_new0(uint32_t, dr->pages)
+                                       : NULL;
+        if (!dr->ids || (migrate_multifd() && !dr->epochs)) {
+            g_clear_pointer(&dr->ids, g_free);
+            g_clear_pointer(&dr->epochs, g_free);
+            dr = NULL;
+        }
     }
     pages = MIN(used, rb->used_length) >> DEDUP_PAGE_BITS;
     /* Each page once in the inbox and once in what is being read */
-    dedup_in.max_backlog += 2 * pages;
+    dedup_in.max_backlog = MIN(dedup_in.max_backlog + 2 * pages,
+                               MAX_BACKLOG);
     g_ptr_array_add(dedup_in.rams, dr);
     g_array_append_val(dedup_in.limits, pages);
     g_ptr_array_add(dedup_in.blocks, rb);
@@ -73,7 +86,8 @@ static bool load_ram(DedupReader *r)
 static int load_setup(const uint8_t *buf, size_t len)
 {
     const uint8_t *key;
-    unsigned version, flags, n;
+    unsigned version, flags, reads, n;
+    uint64_t bytes;
     DedupReader r;
 
     if (dedup_in.announced) {
@@ -87,11 +101,14 @@ static int load_setup(const uint8_t *buf, size_t len)
     if (r.bad) {
         return -EINVAL;
     }
+    bytes = dedup_get_be(&r, 8);
+    reads = dedup_get_be(&r, 4);
     dedup_incoming_begin(key);
     if (version != DEDUP_WIRE_VERSION) {
         dedup_in.refuse = true;
         return 0;
     }
+    dedup_fetch_limit(dedup_in.fetch, bytes, reads);
     if (flags & DEDUP_SETUP_TRACKED) {
         dedup_track(true);
     }
@@ -144,7 +161,8 @@ static int load_extents(const uint8_t *buf, size_t len)
     }
     disk = dedup_get_be(&r, 2);
     n = dedup_get_be(&r, 2);
-    if (r.bad || disk >= dedup_fetch_disks(dedup_in.fetch) ||
+    if (r.bad || n > DEDUP_WIRE_MAX_EXTENTS ||
+        disk >= dedup_fetch_disks(dedup_in.fetch) ||
         len != 4 + (size_t)n * DEDUP_WIRE_EXTENT_LEN) {
         return -EINVAL;
     }
@@ -189,8 +207,9 @@ static int load_record(void *opaque, uint32_t id, const DedupRecord *rec)
         dedup_answers_add(dedup_in.answers, id, DEDUP_ANSWER_IO);
         return 0;
     }
-    dedup_incoming_expect(dr, rec->page, id);
-
+    if (!dedup_incoming_expect(dr, rec->page, id)) {
+        return 0;                       /* the source knows */
+    }
     if (b->n == DEDUP_WIRE_MAX_BATCH) {
         dedup_fetch_add(dedup_in.fetch, b->recs, b->n);
         b->n = 0;
@@ -200,8 +219,23 @@ static int load_record(void *opaque, uint32_t id, const DedupRecord *rec)
     fr->page = rec->page;
     fr->sector = rec->sector;
     fr->id = id;
+    fr->epoch = dedup_in.epoch;
     fr->disk = rec->disk;
     memcpy(fr->digest, rec->digest, DEDUP_DIGEST_LEN);
+    return 0;
+}
+
+static int load_epoch(const uint8_t *buf, size_t len)
+{
+    DedupReader r;
+    uint32_t epoch;
+
+    dedup_reader_init(&r, buf, len);
+    epoch = dedup_get_be(&r, 4);
+    if (r.bad || r.p != r.end || epoch <= dedup_in.epoch) {
+        return -EINVAL;
+    }
+    dedup_in.epoch = epoch;
     return 0;
 }
 
@@ -210,6 +244,9 @@ static int load_records(const uint8_t *buf, size_t len)
     g_autofree Batch *b = g_new(Batch, 1);
     int ret;
 
+    if (!dedup_in.epoch && !dedup_in.refuse) {
+        return -EINVAL;
+    }
     if (dedup_fetch_backlog(dedup_in.fetch) > dedup_in.max_backlog) {
         /* Storage hangs, and pages are sent again and again meanwhile */
         dedup_fetch_trim(dedup_in.fetch);
@@ -237,7 +274,8 @@ int dedup_incoming_load(QEMUFile *f)
     if (len > (type == DEDUP_ELEMENT_BATCH ? DEDUP_BATCH_PAYLOAD
                                            : DEDUP_WIRE_MAX_PAYLOAD) ||
         dedup_in.stopped ||
-        (!dedup_in.announced && type != DEDUP_ELEMENT_SETUP)) {
+        (!dedup_in.announced && (type != DEDUP_ELEMENT_SETUP ||
+                                 !dedup_in.greeted))) {
         error_report("dedup: element %u of %u bytes is not expected", type,
                      len);
         return -EINVAL;
@@ -258,6 +296,9 @@ int dedup_incoming_load(QEMUFile *f)
         break;
     case DEDUP_ELEMENT_RECORDS:
         ret = load_records(buf, len);
+        break;
+    case DEDUP_ELEMENT_EPOCH:
+        ret = load_epoch(buf, len);
         break;
     default:
         ret = -EINVAL;

@@ -45,7 +45,23 @@ static uint32_t settled(uint32_t *word)
     return v;
 }
 
-void dedup_incoming_expect(DedupRam *dr, uint64_t page, uint32_t id)
+/*
+ * Take the word from @v to NONE, if it still is @v: content has come.  A word
+ * on which a copy is under way is no @v.
+ */
+static bool forget(uint32_t *word, uint32_t v)
+{
+    if (qatomic_cmpxchg(word, v, 0) != v) {
+        return false;
+    }
+    stat64_add(&dedup_in.live, -1);
+    if (!(v & DEDUP_MISSING)) {
+        stat64_add(&dedup_in.superseded, 1);
+    }
+    return true;
+}
+
+bool dedup_incoming_expect(DedupRam *dr, uint64_t page, uint32_t id)
 {
     uint32_t v, *word = &dr->ids[page];
 
@@ -57,24 +73,70 @@ void dedup_incoming_expect(DedupRam *dr, uint64_t page, uint32_t id)
     } else if (!(v & DEDUP_MISSING)) {
         stat64_add(&dedup_in.superseded, 1);
     }
+    if (!dr->epochs || dedup_inject.no_epoch) {
+        return true;
+    }
+    /*
+     * Pairs with supersede_page(), which writes the epoch and then looks at
+     * the word: one of the two sees what the other wrote.
+     */
+    smp_mb__after_rmw();
+    if (qatomic_read(&dr->epochs[page]) < dedup_in.epoch) {
+        return true;
+    }
+    forget(word, id);
+    return false;
 }
 
-void dedup_incoming_supersede_page(RAMBlock *rb, ram_addr_t offset)
+/* The page holds what is of @epoch, or soon will; the newest one it had */
+static uint32_t reach(DedupRam *dr, uint64_t page, uint32_t epoch)
+{
+    uint32_t was, *at = &dr->epochs[page];
+
+    do {
+        was = qatomic_read(at);
+    } while (was < epoch && qatomic_cmpxchg(at, was, epoch) != was);
+    return was;
+}
+
+void dedup_incoming_supersede_page(RAMBlock *rb, ram_addr_t offset,
+                                   uint32_t epoch)
 {
     DedupRam *dr = rb->dedup;
+    uint64_t page = offset >> DEDUP_PAGE_BITS;
     uint32_t v, *word;
 
     if (!dr || !dr->ids || dedup_inject.no_supersede) {
         return;
     }
-    word = &dr->ids[offset >> DEDUP_PAGE_BITS];
+    word = &dr->ids[page];
+    if (dr->epochs && epoch) {
+        settled(word);          /* who copies writes the epoch first */
+        if (reach(dr, page, epoch) > epoch) {
+            qatomic_set(&dedup_in.overtaken, true);
+        }
+        smp_mb();               /* pairs with expect() */
+    }
     while ((v = settled(word))) {
-        if (qatomic_cmpxchg(word, v, 0) == v) {
-            stat64_add(&dedup_in.live, -1);
-            if (!(v & DEDUP_MISSING)) {
-                stat64_add(&dedup_in.superseded, 1);
-            }
+        if (forget(word, v)) {
             return;
+        }
+    }
+}
+
+void dedup_incoming_discard(RAMBlock *rb, uint64_t start, uint64_t length)
+{
+    DedupRam *dr = rb->dedup;
+    uint64_t end = MIN(start + length, rb->max_length) >> DEDUP_PAGE_BITS;
+
+    if (!dr || !dr->ids || !stat64_get(&dedup_in.live)) {
+        return;
+    }
+    for (uint64_t page = start >> DEDUP_PAGE_BITS; page < end; page++) {
+        uint32_t v = qatomic_read(&dr->ids[page]);
+
+        if (v) {
+            forget(&dr->ids[page], v);
         }
     }
 }
@@ -127,6 +189,9 @@ void dedup_incoming_place(DedupFetch *f, const DedupFetchRecord *rec,
         placed = qatomic_cmpxchg(word, rec->id, rec->id | DEDUP_COPYING) ==
                  rec->id || dedup_inject.no_supersede;
         if (placed) {
+            if (rec->dr->epochs) {
+                reach(rec->dr, rec->page, rec->epoch);
+            }
             inject_delay(dedup_inject.copy_delay_us);
             memcpy(rb->host + (rec->page << DEDUP_PAGE_BITS), data,
                    DEDUP_PAGE_SIZE);
@@ -175,6 +240,8 @@ void dedup_incoming_begin(const uint8_t *key)
     dedup_in.refuse = false;
     qatomic_set(&dedup_in.stopped, false);
     dedup_in.last_id = 0;
+    dedup_in.epoch = 0;
+    dedup_in.overtaken = false;
     dedup_in.max_backlog = 65536;
     stat64_init(&dedup_in.live, 0);
     stat64_init(&dedup_in.records, 0);
@@ -195,6 +262,7 @@ void dedup_incoming_stop(void)
         return;
     }
     qatomic_set(&dedup_in.stopped, true);
+    dedup_fetch_halt(dedup_in.fetch);
     smp_mb();                   /* pairs with enter() */
     /* Acquire: what fetchers wrote is seen, and memory is theirs no more */
     while (qatomic_load_acquire(&dedup_in.copying)) {
@@ -214,17 +282,19 @@ int dedup_incoming_finish(void)
     }
     dedup_incoming_stop();
     live = stat64_get(&dedup_in.live);
-    if (live && !dedup_inject.no_supersede) {
+    if (qatomic_read(&dedup_in.overtaken)) {
+        error_report("dedup: content arrived after newer bytes of its page");
+    } else if (live && !dedup_inject.no_supersede) {
         error_report("dedup: %" PRIu64 " pages were neither fetched nor sent",
                      live);
-        /* The source takes it from here whether it may forget the guest */
-        qemu_file_set_error(migration_incoming_get_current()->from_src_file,
-                            -EINVAL);
-        return -EINVAL;
+    } else {
+        return 0;
     }
-    return 0;
+    /* The source takes it from here whether it may forget the guest */
+    qemu_file_set_error(migration_incoming_get_current()->from_src_file,
+                        -EINVAL);
+    return -EINVAL;
 }
-
 void dedup_incoming_cleanup(void)
 {
     MigrationIncomingState *mis = migration_incoming_get_current();
@@ -232,6 +302,7 @@ void dedup_incoming_cleanup(void)
     DedupFetch *fetch;
     int err;
 
+    dedup_in.greeted = false;
     if (!dedup_in.announced) {
         return;
     }
@@ -242,6 +313,8 @@ void dedup_incoming_cleanup(void)
     info->active = false;
     info->backlog = 0;
     dedup_in.last = *info;
+    qapi_free_DedupRefusedDiskList(dedup_in.refused);
+    dedup_in.refused = QAPI_CLONE(DedupRefusedDiskList, info->refused);
     qapi_event_send_x_dedup_incoming_done(info);
     qapi_free_DedupIncomingInfo(info);
 
@@ -262,6 +335,7 @@ void dedup_incoming_cleanup(void)
 
         if (dr) {
             g_clear_pointer(&dr->ids, g_free);
+            g_clear_pointer(&dr->epochs, g_free);
         }
     }
     g_clear_pointer(&dedup_in.rams, g_ptr_array_unref);
@@ -281,6 +355,8 @@ DedupIncomingInfo *dedup_incoming_query(void)
     info = g_new0(DedupIncomingInfo, 1);
     if (!dedup_in.fetch) {
         *info = dedup_in.last;
+        info->refused = QAPI_CLONE(DedupRefusedDiskList, dedup_in.refused);
+        info->has_refused = info->refused;
         return info;
     }
     info->active = !dedup_in.stopped;
@@ -290,6 +366,8 @@ DedupIncomingInfo *dedup_incoming_query(void)
     info->nack_digest = stat64_get(&dedup_in.nack_digest);
     info->nack_io = stat64_get(&dedup_in.nack_io);
     dedup_fetch_query(dedup_in.fetch, info);
+    info->refused = dedup_fetch_refused(dedup_in.fetch);
+    info->has_refused = info->refused;
     dedup_inflate_query(info);
     return info;
 }

@@ -8,27 +8,61 @@
 #include "qemu/bitmap.h"
 #include "outstanding.h"
 
-typedef struct OutstandingRec {
-    uint32_t ram;
-    uint32_t page;              /* 16 TiB in one RAM block */
-} OutstandingRec;
-
-#define CHUNK 4096
-
-static OutstandingRec *rec_of(DedupOutstanding *o, uint32_t id)
+/* NULL: nothing was ever there */
+static DedupOutstandingRec *rec_of(DedupOutstanding *o, uint32_t id)
 {
-    OutstandingRec *chunk = g_ptr_array_index(o->chunks, id / CHUNK);
+    unsigned at = id % DEDUP_RING;
+    DedupOutstandingRec *chunk = o->ring[at / DEDUP_RING_CHUNK];
 
-    return &chunk[id % CHUNK];
+    return chunk ? &chunk[at % DEDUP_RING_CHUNK] : NULL;
+}
+
+static DedupRam *ram_of(DedupOutstanding *o, const DedupOutstandingRec *rec)
+{
+    return g_ptr_array_index(o->rams, rec->ram);
+}
+
+/* Does the record count? */
+static bool counts(DedupOutstanding *o, const DedupOutstandingRec *rec)
+{
+    return rec && rec->id && ram_of(o, rec)->ids[rec->page] == rec->id;
+}
+
+static void set_count(DedupOutstanding *o, uint64_t count)
+{
+    qatomic_set(&o->count, count);
+}
+
+/* Take a record that counts out of the list: it does not any more */
+static void drop(DedupOutstanding *o, DedupOutstandingRec *rec)
+{
+    if (rec->newer) {
+        rec_of(o, rec->newer)->older = rec->older;
+    } else {
+        o->newest = rec->older;
+    }
+    if (rec->older) {
+        rec_of(o, rec->older)->newer = rec->newer;
+    }
+    ram_of(o, rec)->ids[rec->page] = 0;
+    set_count(o, o->count - 1);
+}
+
+/* Likewise, and have its content sent */
+static void send_in_full(DedupOutstanding *o, DedupOutstandingRec *rec)
+{
+    DedupRam *dr = ram_of(o, rec);
+
+    drop(o, rec);
+    set_bit(rec->page, dr->direct);
+    dedup_set_dirty(dr, rec->page);
 }
 
 void dedup_outstanding_init(DedupOutstanding *o)
 {
+    memset(o, 0, sizeof(*o));
     o->rams = g_ptr_array_new();
-    o->chunks = g_ptr_array_new_with_free_func(g_free);
     o->next_id = 1;
-    o->resend_id = 1;
-    o->count = 0;
 }
 
 void dedup_outstanding_free(DedupOutstanding *o)
@@ -51,30 +85,41 @@ void dedup_outstanding_free(DedupOutstanding *o)
         }
     }
     g_clear_pointer(&o->rams, g_ptr_array_unref);
-    g_clear_pointer(&o->chunks, g_ptr_array_unref);
-    o->count = 0;
+    for (unsigned i = 0; i < G_N_ELEMENTS(o->ring); i++) {
+        g_clear_pointer(&o->ring[i], g_free);
+    }
+    o->newest = 0;
+    set_count(o, 0);
 }
 
 bool dedup_outstanding_add(DedupOutstanding *o, DedupRam *dr, uint64_t page)
 {
     uint32_t id = o->next_id;
-    OutstandingRec *rec;
+    DedupOutstandingRec **chunk, *rec;
 
     if (id >= DEDUP_MAX_ID || page > UINT32_MAX) {
         return false;
     }
-    if (id / CHUNK == o->chunks->len) {
-        g_ptr_array_add(o->chunks, g_new(OutstandingRec, CHUNK));
+    dedup_outstanding_supersede(o, dr, page);
+    chunk = &o->ring[id % DEDUP_RING / DEDUP_RING_CHUNK];
+    if (!*chunk) {
+        *chunk = g_new0(DedupOutstandingRec, DEDUP_RING_CHUNK);
     }
     rec = rec_of(o, id);
-    rec->ram = dr->index;
-    rec->page = page;
-    if (!dr->ids[page]) {
-        o->count++;
+    if (counts(o, rec)) {
+        send_in_full(o, rec);
+        o->evicted++;
     }
+    *rec = (DedupOutstandingRec) {
+        .id = id, .ram = dr->index, .page = page, .older = o->newest,
+    };
+    if (o->newest) {
+        rec_of(o, o->newest)->newer = id;
+    }
+    o->newest = id;
     dr->ids[page] = id;
-    o->next_id++;
-    o->resend_id = o->next_id;
+    set_count(o, o->count + 1);
+    qatomic_set(&o->next_id, id + 1);
     return true;
 }
 
@@ -84,29 +129,28 @@ bool dedup_outstanding_supersede(DedupOutstanding *o, DedupRam *dr,
     if (!dr->ids[page]) {
         return false;
     }
-    dr->ids[page] = 0;
-    o->count--;
+    drop(o, rec_of(o, dr->ids[page]));
     return true;
 }
 
 DedupRam *dedup_outstanding_settle(DedupOutstanding *o, uint32_t id,
                                    uint64_t *page)
 {
-    OutstandingRec *rec;
+    DedupOutstandingRec *rec = id && id < o->next_id ? rec_of(o, id) : NULL;
     DedupRam *dr;
 
-    if (!id || id >= o->next_id) {
+    if (!rec || rec->id != id) {
         return NULL;
     }
-    rec = rec_of(o, id);
-    dr = g_ptr_array_index(o->rams, rec->ram);
-    if (dr->ids[rec->page] != id &&
-        !(dedup_inject.trust_acks && dr->ids[rec->page])) {
-        return NULL;
-    }
+    dr = ram_of(o, rec);
     *page = rec->page;
-    dr->ids[rec->page] = 0;
-    o->count--;
+    if (dedup_inject.trust_acks && dr->ids[rec->page]) {
+        rec = rec_of(o, dr->ids[rec->page]);
+    }
+    if (!counts(o, rec)) {
+        return NULL;
+    }
+    drop(o, rec);
     return dr;
 }
 
@@ -115,15 +159,8 @@ uint64_t dedup_outstanding_resend(DedupOutstanding *o, uint64_t n)
 {
     uint64_t resent = 0;
 
-    while (resent < n && o->count && o->resend_id > 1) {
-        uint64_t page;
-        DedupRam *dr = dedup_outstanding_settle(o, --o->resend_id, &page);
-
-        if (dr) {
-            set_bit(page, dr->direct);
-            dedup_set_dirty(dr, page);
-            resent++;
-        }
+    for (; resent < n && o->newest; resent++) {
+        send_in_full(o, rec_of(o, o->newest));
     }
     return resent;
 }
@@ -133,10 +170,9 @@ uint64_t dedup_outstanding_redirty(DedupOutstanding *o)
     uint64_t n = o->count;
 
     if (dedup_inject.no_redirty) {
-        o->count = 0;
+        set_count(o, 0);
         return 0;
     }
-    o->resend_id = o->next_id;
     dedup_outstanding_resend(o, UINT64_MAX);
     assert(o->count == 0);
     return n;

@@ -3,7 +3,12 @@
  *
  * Outstanding = still dirty.  Everything here belongs to the migration
  * thread; functions that touch the dirty bitmap are called with its mutex
- * held.
+ * held.  The guest may be stopped meanwhile, so each function takes time for
+ * what it handles, none for all that was ever sent.
+ *
+ * Records are kept in a ring by id, those that count in a list from the
+ * newest to the oldest.  A record that is still there when its place in the
+ * ring is due again goes in full: DEDUP_RING records were sent after it.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -13,12 +18,24 @@
 
 #include "dedup-int.h"
 
+/* Twice what may be outstanding at once; 20 bytes each, as far as it is used */
+#define DEDUP_RING          (2 * 1024 * 1024)
+#define DEDUP_RING_CHUNK    4096
+
+typedef struct DedupOutstandingRec {
+    uint32_t id;                /* 0: never used */
+    uint32_t ram;
+    uint32_t page;              /* 16 TiB in one RAM block */
+    uint32_t newer, older;      /* ids, 0: none */
+} DedupOutstandingRec;
+
 typedef struct DedupOutstanding {
     GPtrArray *rams;            /* DedupRam, by index in SETUP */
-    GPtrArray *chunks;          /* of OutstandingRec, by id */
-    uint32_t next_id;           /* the first is 1 */
-    uint32_t resend_id;         /* resend below this one */
-    uint64_t count;
+    DedupOutstandingRec *ring[DEDUP_RING / DEDUP_RING_CHUNK];
+    uint32_t next_id;           /* the first is 1; read by other threads */
+    uint32_t newest;            /* id of the list's beginning, 0: empty */
+    uint64_t count;             /* read by other threads */
+    uint64_t evicted;           /* went in full for want of a place */
 } DedupOutstanding;
 
 void dedup_outstanding_init(DedupOutstanding *o);

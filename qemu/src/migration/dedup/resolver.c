@@ -16,6 +16,7 @@
 
 #include "qemu/osdep.h"
 #include "block/aio.h"
+#include "block/aio-wait.h"
 #include "block/block_int.h"
 #include "qemu/bitmap.h"
 #include "qemu/coroutine.h"
@@ -37,7 +38,8 @@ struct DedupResolver {
     int64_t length;
     GArray *found;                      /* DedupExtent */
     bool busy;
-    bool quit;
+    bool halt;                          /* end soon; kick() takes it back */
+    bool quit;                          /* likewise, and for good */
     unsigned ref;                       /* owner, coroutine */
 };
 
@@ -153,6 +155,11 @@ static void resolver_done(DedupResolver *r, uint64_t grain, int64_t end)
     }
 }
 
+static bool ending(DedupResolver *r)
+{
+    return qatomic_read(&r->halt) || qatomic_read(&r->quit);
+}
+
 static bool coroutine_fn quiesced(DedupResolver *r)
 {
     BlockDriverState *bs;
@@ -168,7 +175,7 @@ static void coroutine_fn resolver_give_way(DedupResolver *r)
     blk_dec_in_flight(r->blk);
     do {
         qemu_co_sleep_ns(QEMU_CLOCK_REALTIME, PAUSE_NS);
-    } while (quiesced(r) && !qatomic_read(&r->quit));
+    } while (quiesced(r) && !ending(r));
     blk_inc_in_flight(r->blk);
 }
 
@@ -182,11 +189,11 @@ static void coroutine_fn resolver_co(void *opaque)
         int64_t offset, end;
 
         grain = find_next_bit(r->todo, r->grains, grain);
-        if (grain >= r->grains || qatomic_read(&r->quit)) {
+        if (grain >= r->grains || ending(r)) {
             QEMU_LOCK_GUARD(&r->lock);
             grain = find_next_bit(r->todo, r->grains, 0);
-            if (grain >= r->grains || r->quit) {
-                r->busy = false;
+            if (grain >= r->grains || ending(r)) {
+                qatomic_set(&r->busy, false);
                 break;
             }
             continue;
@@ -194,7 +201,7 @@ static void coroutine_fn resolver_co(void *opaque)
         clear_bit_atomic(grain, r->todo);
         offset = grain << GRAIN_BITS;
         end = MIN(r->length, offset + (1 << GRAIN_BITS));
-        while (offset < end) {
+        while (offset < end && !ending(r)) {
             DedupExtent e;
             int64_t n = resolve_step(r, offset, &e);
 
@@ -207,6 +214,9 @@ static void coroutine_fn resolver_co(void *opaque)
             }
             offset += n;
         }
+        if (offset < end && ending(r)) {
+            set_bit_atomic(grain, r->todo);
+        }
         resolver_done(r, grain + 1, offset);
         grain++;
         if (++steps % STEPS_A_TURN == 0) {
@@ -214,6 +224,7 @@ static void coroutine_fn resolver_co(void *opaque)
         }
     }
     blk_dec_in_flight(r->blk);
+    aio_wait_kick();
     resolver_unref(r);
 }
 
@@ -228,6 +239,7 @@ static void resolver_enter(void *opaque)
 void dedup_resolver_kick(DedupResolver *r)
 {
     WITH_QEMU_LOCK_GUARD(&r->lock) {
+        r->halt = false;
         if (r->busy || r->quit ||
             find_next_bit(r->todo, r->grains, 0) >= r->grains) {
             return;
@@ -265,11 +277,9 @@ unsigned dedup_resolver_take(DedupResolver *r, DedupExtents *out)
     return n;
 }
 
-DedupResolver *dedup_resolver_new(BlockBackend *blk, unsigned slot)
+DedupResolver *dedup_resolver_new(BlockBackend *blk)
 {
     DedupResolver *r = g_new0(DedupResolver, 1);
-    DedupRam *dr;
-    DedupHint h;
 
     qemu_mutex_init(&r->lock);
     r->ref = 1;
@@ -279,19 +289,21 @@ DedupResolver *dedup_resolver_new(BlockBackend *blk, unsigned slot)
     r->length = MAX(0, blk_getlength(blk));
     r->grains = DIV_ROUND_UP(r->length, 1ULL << GRAIN_BITS);
     r->todo = bitmap_new(MAX(r->grains, 1));
-
-    for (dr = dedup_ram_first(); dr; dr = dedup_ram_next(dr)) {
-        for (uint64_t p = 0; (p = dedup_hint_next(dr, p)) < dr->pages; p++) {
-            if (dedup_hint_get(dr, p, &h) && h.slot == slot) {
-                /* Not aligned, a page may reach into the next grain */
-                dedup_resolver_want(r, h.sector * DEDUP_SECTOR);
-                dedup_resolver_want(r, h.sector * DEDUP_SECTOR +
-                                       DEDUP_PAGE_SIZE - 1);
-            }
-        }
-    }
-    dedup_resolver_kick(r);
     return r;
+}
+
+bool dedup_resolver_halt(DedupResolver *r)
+{
+    qatomic_set(&r->halt, true);
+    return qatomic_read(&r->busy);
+}
+
+void dedup_resolver_end(DedupResolver *r)
+{
+    WITH_QEMU_LOCK_GUARD(&r->lock) {
+        r->quit = true;
+    }
+    AIO_WAIT_WHILE_UNLOCKED(NULL, qatomic_read(&r->busy));
 }
 
 void dedup_resolver_free(DedupResolver *r)

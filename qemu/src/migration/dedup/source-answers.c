@@ -15,6 +15,10 @@
 #include "trace.h"
 
 #define NACK_MIN        512
+/* Acted on at once: the dirty bitmap's mutex is held */
+#define AT_ONCE         16384
+/* Runs that wait.  What there is no room for counts as not answered. */
+#define INBOX_MAX       (1024 * 1024)
 
 typedef struct Answer {
     uint32_t first, count;
@@ -31,12 +35,25 @@ void dedup_source_rp_pong(uint32_t value)
     }
 }
 
+/*
+ * A record is answered once at most.  So all answers together take no more
+ * time than all records did, whatever the destination sends.
+ */
 static void inbox_add(void *opaque, uint32_t first, uint32_t count,
                       DedupAnswer status)
 {
+    uint32_t next = qatomic_read(&src.out.next_id);
     Answer a = { first, count, status };
 
-    g_array_append_val(src.inbox, a);
+    if (!first || first >= next || count > next - first ||
+        src.answered + count >= next) {
+        src.listening = false;
+        return;
+    }
+    src.answered += count;
+    if (src.listening && src.inbox->len < INBOX_MAX) {
+        g_array_append_val(src.inbox, a);
+    }
 }
 
 void dedup_source_rp_message(const uint8_t *buf, size_t len)
@@ -49,6 +66,9 @@ void dedup_source_rp_message(const uint8_t *buf, size_t len)
         }
         switch (buf[0]) {
         case DEDUP_MESSAGE_HELLO:
+            if (src.hello) {
+                return;
+            }
             src.hello = true;
             src.peer_version = buf[1] << 8 | buf[2];
             src.peer_features = len < 7 ? 0 : ldl_be_p(buf + 3);
@@ -100,29 +120,50 @@ static void take_answer(uint32_t id, DedupAnswer status)
     dedup_set_dirty(dr, page);
 }
 
+/* False: there is none */
+static bool next_answers(void)
+{
+    GArray *done = src.taking;
+
+    QEMU_LOCK_GUARD(&src.lock);
+    if (!src.inbox->len) {
+        return false;
+    }
+    g_array_set_size(done, 0);
+    src.taking = src.inbox;
+    src.inbox = done;
+    src.taken = 0;
+    return true;
+}
+
 void source_take_answers(void)
 {
-    g_autoptr(GArray) box = NULL;
     uint64_t nacks, before = src.out.count;
+    unsigned left = AT_ONCE;
 
     WITH_QEMU_LOCK_GUARD(&src.lock) {
-        if (src.inbox->len) {
-            box = src.inbox;
-            src.inbox = g_array_new(false, false, sizeof(Answer));
-        }
         src.fig.peer_backlog = src.peer_backlog;
         src.fig.peer_read_rate = src.peer_rate;
-    }
-    for (unsigned i = 0; box && i < box->len; i++) {
-        Answer *a = &g_array_index(box, Answer, i);
-        uint32_t end = MIN((uint64_t)a->first + a->count, src.out.next_id);
-
-        for (uint32_t id = a->first; id < end; id++) {
-            take_answer(id, a->status);
+        if (!src.listening && src.state == DEDUP_SOURCE_STATE_ACTIVE) {
+            src.violated = true;
         }
+    }
+    while (left && (src.taken < src.taking->len || next_answers())) {
+        Answer *a = &g_array_index(src.taking, Answer, src.taken);
+
+        for (; left && a->count; left--) {
+            take_answer(a->first++, a->status);
+            a->count--;
+        }
+        src.taken += !a->count;
     }
     dedup_pace_answers(&src.pace, now_us(), before - src.out.count,
                        src.out.count);
+    if (src.violated && src.state == DEDUP_SOURCE_STATE_ACTIVE) {
+        source_set_reason("the destination answered records that were not "
+                          "sent, or answered one twice");
+        source_set_state(DEDUP_SOURCE_STATE_DRAINING);
+    }
 
     nacks = src.fig.nack_digest + src.fig.nack_io;
     if (nacks > NACK_MIN && nacks > src.fig.storage_pages &&
@@ -138,4 +179,11 @@ void source_take_answers(void)
 void source_answers_init(void)
 {
     src.inbox = g_array_new(false, false, sizeof(Answer));
+    src.taking = g_array_new(false, false, sizeof(Answer));
+}
+
+bool source_has_answers(void)
+{
+    QEMU_LOCK_GUARD(&src.lock);
+    return src.taken < src.taking->len || src.inbox->len;
 }

@@ -111,7 +111,7 @@ static void disk_prepare(BlockBackend *blk)
     d->copy = copy;
     d->length = MAX(0, blk_getlength(blk));
     if (copy == DEDUP_COPY_SHARED) {
-        d->resolver = dedup_resolver_new(blk, slot);
+        d->resolver = dedup_resolver_new(blk);
     }
     g_ptr_array_add(src.disks, d);
     src.disk_of_slot[slot] = src.disks->len;
@@ -171,11 +171,18 @@ static void source_prepare(void)
     src.pass_ram = 0;
     src.pass_page = 0;
     src.nbatch = 0;
+    src.epoch_sent = src.unsynced = 0;
     src.last_exact_us = src.hold_since_us = 0;
     src.closing = false;
     src.later = 0;
+    src.scan_ram = 0;
+    src.scan_page = 0;
+    src.scanned = src.violated = false;
+    src.taken = 0;
+    g_array_set_size(src.taking, 0);
     WITH_QEMU_LOCK_GUARD(&src.lock) {
         g_array_set_size(src.inbox, 0);
+        src.answered = 0;
         src.hello = src.pong = false;
         src.peer_features = 0;
         src.listening = true;
@@ -222,7 +229,8 @@ static int source_notify(NotifierWithReturn *n, MigrationEvent *e,
 /* The rest is called under the BQL */
 
 bool dedup_source_arm(bool has_copy, DedupCopy copy, DedupDiskList *disks,
-                      bool resend, bool records, Error **errp)
+                      bool resend, bool records, const DedupLimits *limits,
+                      Error **errp)
 {
     if (migration_is_running() || src.prepared) {
         error_setg(errp, "A migration is running; arm before it starts");
@@ -237,6 +245,7 @@ bool dedup_source_arm(bool has_copy, DedupCopy copy, DedupDiskList *disks,
     src.exceptions = QAPI_CLONE(DedupDiskList, disks);
     src.copy = has_copy ? copy : DEDUP_COPY_SHARED;
     src.resend = resend;
+    src.limits = *limits;
     src.records = records;
     src.ever = true;
     memset(&src.fig, 0, sizeof(src.fig));

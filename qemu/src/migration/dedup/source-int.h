@@ -36,6 +36,7 @@ typedef struct DedupSource {
     DedupCopy copy;
     DedupDiskList *exceptions;
     bool resend;
+    DedupLimits limits;
     bool records;
     NotifierWithReturn notifier;
 
@@ -60,15 +61,26 @@ typedef struct DedupSource {
     QEMUFile *f;
     DedupRecord batch[DEDUP_WIRE_MAX_BATCH];
     unsigned nbatch;
+    uint32_t epoch_sent;                /* the last EPOCH, 0: none yet */
+    uint32_t unsynced;                  /* epoch of the newest content since
+                                           multifd's channels were
+                                           synchronised, 0: none */
     int64_t last_exact_us;
     bool closing;                       /* holding the switch-over */
     uint64_t later;                     /* bits set in DedupRam.later */
+    unsigned scan_ram;                  /* hints looked at for resolvers */
+    uint64_t scan_page;
+    bool scanned;
+    GArray *taking;                     /* Answer, taken out of @inbox */
+    unsigned taken;                     /* of @taking */
+    bool violated;                      /* the destination broke a rule */
     int64_t hold_since_us;
 
     /* Between the return-path thread and the migration thread */
     QemuMutex lock;
     QemuSemaphore wake;
     GArray *inbox;                      /* Answer */
+    uint64_t answered;                  /* ids, each once at most */
     bool listening, hello, pong;
     unsigned peer_version;
     uint32_t peer_features;
@@ -100,6 +112,7 @@ void source_take_later(uint64_t n);
 
 /* source-answers.c */
 void source_take_answers(void);                 /* migration thread */
+bool source_has_answers(void);                  /* likewise */
 void source_answers_init(void);
 
 #endif

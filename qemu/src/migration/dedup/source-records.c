@@ -9,6 +9,8 @@
 #include "qemu/cutils.h"
 #include "system/block-backend.h"
 #include "../migration-stats.h"
+#include "../multifd.h"
+#include "../options.h"
 #include "../qemu-file.h"
 #include "../ram.h"
 #include "source-int.h"
@@ -47,6 +49,8 @@ bool source_send_setup(QEMUFile *f, bool compress)
     put_be(a, (dedup_tracking() ? DEDUP_SETUP_TRACKED : 0) |
               (compress ? DEDUP_SETUP_COMPRESS : 0), 2);
     g_byte_array_append(a, src.key, DEDUP_KEY_LEN);
+    put_be(a, src.limits.bytes, 8);
+    put_be(a, src.limits.reads, 4);
     put_be(a, src.out.rams->len, 2);
     for (unsigned i = 0; i < src.out.rams->len; i++) {
         DedupRam *dr = g_ptr_array_index(src.out.rams, i);
@@ -72,43 +76,93 @@ bool source_send_setup(QEMUFile *f, bool compress)
     return true;
 }
 
+static void send_extents(QEMUFile *f, unsigned disk, uint8_t *buf,
+                         unsigned n)
+{
+    dedup_put_be(dedup_put_be(buf, disk, 2), n, 2);
+    send_element(f, DEDUP_ELEMENT_EXTENTS, buf,
+                 4 + n * DEDUP_WIRE_EXTENT_LEN);
+}
+
 /* What the resolvers have found since the last time */
 void source_send_extents(QEMUFile *f)
 {
     for (unsigned i = 0; i < src.disks->len; i++) {
         SourceDisk *d = g_ptr_array_index(src.disks, i);
         DedupExtents found = { 0 };
+        g_autofree uint8_t *buf = NULL;
+        unsigned leaf = 0, k = 0, n = 0;
+        const DedupExtent *e;
 
         if (!d->resolver || !dedup_resolver_take(d->resolver, &found)) {
             continue;
         }
-        for (unsigned at = 0; at < found.n; at += DEDUP_WIRE_MAX_EXTENTS) {
-            unsigned n = MIN(found.n - at, DEDUP_WIRE_MAX_EXTENTS);
-            g_autofree uint8_t *buf =
-                g_malloc(4 + n * DEDUP_WIRE_EXTENT_LEN);
-            uint8_t *p = dedup_put_be(buf, i, 2) + 2;
-            unsigned sent = 0;
-
-            for (unsigned k = at; k < at + n; k++) {
-                if (dedup_extents_add(&d->extents, &found.e[k])) {
-                    p = dedup_put_extent(p, &found.e[k]);
-                    sent++;
-                }
+        while ((e = dedup_extents_nth(&found, &leaf, &k))) {
+            if (!buf) {
+                buf = g_malloc(4 + DEDUP_WIRE_MAX_EXTENTS *
+                                   DEDUP_WIRE_EXTENT_LEN);
             }
-            dedup_put_be(buf + 2, sent, 2);
-            send_element(f, DEDUP_ELEMENT_EXTENTS, buf, p - buf);
+            if (dedup_extents_add(&d->extents, e)) {
+                dedup_put_extent(buf + 4 + n++ * DEDUP_WIRE_EXTENT_LEN, e);
+            }
+            if (n == DEDUP_WIRE_MAX_EXTENTS) {
+                send_extents(f, i, buf, n);
+                n = 0;
+            }
+        }
+        if (n) {
+            send_extents(f, i, buf, n);
         }
         dedup_extents_free(&found);
     }
 }
 
+uint32_t dedup_source_epoch(void)
+{
+    return src.prepared ? stat64_get(&mig_stats.dirty_sync_count) : 0;
+}
+
+int dedup_source_sync(QEMUFile *f)
+{
+    dedup_source_flush(f);
+    src.unsynced = 0;
+    return multifd_ram_flush_and_sync(f);
+}
+
+/*
+ * A record must not be followed by content of an earlier epoch, which a
+ * multifd channel may still hold: see "Order" in wire.h.  Ordinarily the
+ * channels were synchronised when the scan began anew; not if it was begun
+ * anew because a RAM block came or went.
+ */
+static bool order_records(void)
+{
+    uint32_t epoch = dedup_source_epoch();
+    int ret;
+
+    if (!src.unsynced || src.unsynced == epoch || dedup_inject.no_flush) {
+        return true;
+    }
+    ret = dedup_source_sync(src.f);
+    if (ret < 0) {
+        qemu_file_set_error(src.f, ret);
+    }
+    return ret >= 0;
+}
+
 void source_flush_records(QEMUFile *f)
 {
     g_autofree uint8_t *buf = NULL;
+    uint8_t epoch[4];
     size_t len;
 
     if (!src.nbatch) {
         return;
+    }
+    if (src.epoch_sent != dedup_source_epoch()) {
+        src.epoch_sent = dedup_source_epoch();
+        dedup_put_be(epoch, src.epoch_sent, sizeof(epoch));
+        send_element(f, DEDUP_ELEMENT_EPOCH, epoch, sizeof(epoch));
     }
     buf = g_malloc(DEDUP_WIRE_RECORDS_BOUND(src.nbatch));
     len = dedup_encode_records(buf, src.out.next_id - src.nbatch, src.batch,
@@ -196,6 +250,9 @@ static Sent try_record(DedupRam *dr, uint64_t page)
         src.later++;
         return SENT_LATER;
     }
+    if (!order_records()) {
+        return SENT_NOT;
+    }
     if (src.nbatch == DEDUP_WIRE_MAX_BATCH) {
         source_flush_records(src.f);
     }
@@ -241,6 +298,9 @@ bool dedup_source_save_page(RAMBlock *rb, unsigned long page)
         set_bit(page, dr->owed);
     } else if (sent == SENT_NOT) {
         clear_bit(page, dr->owed);
+    }
+    if (sent == SENT_NOT && migrate_multifd()) {
+        src.unsynced = dedup_source_epoch();
     }
     if (sent != SENT_LATER) {
         dedup_deferred_done(&src.deferred, dr, page, sent == SENT_RECORD);

@@ -34,7 +34,9 @@
 
 #define HELLO_WAIT_US   (1000 * 1000)
 #define RESOLVE_WAIT_US (2000 * 1000)
-#define ITERATION_US    50000           /* as MAX_WAIT in ram.c */
+#define NEGOTIATE_US    1000
+#define SCAN_US         2000
+#define ITERATION_US    4000            /* with the bitmap's mutex held */
 #define HOLD_MAX_US     (5000 * 1000)
 
 void dedup_source_start(MigrationState *s)
@@ -77,6 +79,31 @@ static void wait_answers(int64_t us)
     discount(now_us() - start);
 }
 
+static void kick_resolvers(void)
+{
+    for (unsigned i = 0; i < src.disks->len; i++) {
+        SourceDisk *d = g_ptr_array_index(src.disks, i);
+
+        if (d->resolver) {
+            dedup_resolver_kick(d->resolver);
+        }
+    }
+}
+
+/* Pause all; true: one is still reading metadata */
+static bool halt_resolvers(void)
+{
+    bool busy = false;
+
+    for (unsigned i = 0; i < src.disks->len && !dedup_inject.no_quiesce;
+         i++) {
+        SourceDisk *d = g_ptr_array_index(src.disks, i);
+
+        busy |= d->resolver && dedup_resolver_halt(d->resolver);
+    }
+    return busy;
+}
+
 static bool resolvers_busy(void)
 {
     for (unsigned i = 0; i < src.disks->len; i++) {
@@ -87,6 +114,44 @@ static bool resolvers_busy(void)
         }
     }
     return false;
+}
+
+/*
+ * Tell the resolvers which places have a hint.  A large guest has millions:
+ * a part of them each time, in an RCU critical section and with no lock held.
+ */
+static void scan_hints(void)
+{
+    int64_t start = now_us();
+    unsigned n = 0;
+
+    while (src.scan_ram < src.out.rams->len) {
+        DedupRam *dr = g_ptr_array_index(src.out.rams, src.scan_ram);
+        SourceDisk *d;
+        DedupHint h;
+
+        if ((n++ & 1023) == 1023 && now_us() - start > SCAN_US) {
+            return;
+        }
+        src.scan_page = dedup_hint_next(dr, src.scan_page);
+        if (src.scan_page >= dr->pages) {
+            src.scan_ram++;
+            src.scan_page = 0;
+            continue;
+        }
+        if (dedup_hint_get(dr, src.scan_page++, &h) &&
+            src.disk_of_slot[h.slot]) {
+            d = g_ptr_array_index(src.disks, src.disk_of_slot[h.slot] - 1);
+            if (d->resolver) {
+                /* Not aligned, a page may reach into the next grain */
+                dedup_resolver_want(d->resolver, h.sector * DEDUP_SECTOR);
+                dedup_resolver_want(d->resolver, h.sector * DEDUP_SECTOR +
+                                                 DEDUP_PAGE_SIZE - 1);
+            }
+        }
+    }
+    src.scanned = true;
+    kick_resolvers();
 }
 
 /* True: come back later, send nothing yet */
@@ -101,7 +166,6 @@ static bool negotiate(QEMUFile *f)
     }
     if (!hello) {
         if (!pong && waited < HELLO_WAIT_US) {
-            wait_answers(DEDUP_PACE_WAIT_US);
             return true;
         }
         source_set_reason(pong ? "the destination does not know the protocol"
@@ -115,8 +179,8 @@ static bool negotiate(QEMUFile *f)
         source_set_state(DEDUP_SOURCE_STATE_DONE);
         return false;
     }
-    if (resolvers_busy() && waited < HELLO_WAIT_US + RESOLVE_WAIT_US) {
-        wait_answers(1000);
+    if (!src.scanned ||
+        (resolvers_busy() && waited < HELLO_WAIT_US + RESOLVE_WAIT_US)) {
         return true;
     }
     compress = dedup_compress_wanted() &&
@@ -175,6 +239,21 @@ static bool first_pass(QEMUFile *f)
            src.state == DEDUP_SOURCE_STATE_ACTIVE;
 }
 
+/*
+ * No content may arrive before SETUP: its epoch would be lost.
+ */
+static void end_first_pass(QEMUFile *f)
+{
+    int ret = 0;
+
+    if (multifd_ram_sync_per_round() && !dedup_inject.no_flush) {
+        ret = dedup_source_sync(f);
+    }
+    if (ret < 0) {
+        qemu_file_set_error(f, ret);
+    }
+}
+
 /* Pages for which the idle link has room, if it can keep up at all */
 static uint64_t spare(void)
 {
@@ -223,12 +302,8 @@ bool dedup_source_iterate(QEMUFile *f)
     trace_dedup_source_iterate(src.out.count, src.deferred.count,
                                src.deferred.paid, src.deferred.expired);
     source_send_extents(f);
-    for (unsigned i = 0; i < src.disks->len; i++) {
-        SourceDisk *d = g_ptr_array_index(src.disks, i);
-
-        if (d->resolver) {
-            dedup_resolver_kick(d->resolver);
-        }
+    if (!src.closing) {
+        kick_resolvers();
     }
     if (src.pass_done) {
         return false;
@@ -236,13 +311,7 @@ bool dedup_source_iterate(QEMUFile *f)
     if (!first_pass(f)) {
         src.pass_done = true;
         dedup_pace_forget_link(&src.pace, now_us(), link_bytes());
-        /*
-         * Records went ahead of the scan.  Content for the same pages, on
-         * another channel, must not overtake them.
-         */
-        if (multifd_ram_sync_per_round() && !dedup_inject.no_flush) {
-            multifd_ram_flush_and_sync(f);
-        }
+        end_first_pass(f);
     }
     return true;
 }
@@ -253,20 +322,43 @@ static uint64_t unsettled(void)
     return src.out.count + src.deferred.count + src.later;
 }
 
-void dedup_source_idle(void)
+void dedup_source_idle(bool done)
 {
     int64_t now = now_us();
 
-    if (!src.running || !unsettled()) {
+    if (src.prepared && src.state == DEDUP_SOURCE_STATE_NEGOTIATING &&
+        src.started_us) {
+        if (!src.scanned) {
+            WITH_RCU_READ_LOCK_GUARD() {
+                scan_hints();
+            }
+            discount(now_us() - now);
+        } else {
+            wait_answers(NEGOTIATE_US);
+        }
+        return;
+    }
+    if (!done || !src.running || !unsettled()) {
         return;
     }
     dedup_pace_link(&src.pace, now, link_bytes(),
                     dedup_compress_running() ? 0 :
                     migration_rate_get() * (1000 / BUFFER_DELAY));
-    if (!src.deferred.count || !spare()) {
+    if ((!src.deferred.count || !spare()) && !source_has_answers()) {
         wait_answers(dedup_pace_wait(&src.pace, now));
     }
     src.idle = true;
+}
+
+void dedup_source_quiesce(void)
+{
+    for (unsigned i = 0; src.prepared && i < src.disks->len; i++) {
+        SourceDisk *d = g_ptr_array_index(src.disks, i);
+
+        if (d->resolver && !dedup_inject.no_quiesce) {
+            dedup_resolver_end(d->resolver);
+        }
+    }
 }
 
 void dedup_source_finish(void)
@@ -277,9 +369,8 @@ void dedup_source_finish(void)
     }
     source_take_answers();
     src.nbatch = 0;
-    if (!src.pass_done && multifd_ram_sync_per_round()) {
-        /* As at the end of the first pass, which this cuts short */
-        multifd_ram_flush_and_sync(src.f);
+    if (!src.pass_done) {
+        end_first_pass(src.f);
     }
     source_take_later(UINT64_MAX);
     dedup_deferred_release(&src.deferred);
@@ -329,8 +420,13 @@ bool dedup_source_hold_switchover(void)
         g_usleep(1000);
         return true;
     }
-    if (!src.running || !src.resend ||
-        !dedup_pace_hold(&src.pace, unsettled())) {
+    if (!src.running) {
+        return false;
+    }
+    if (halt_resolvers()) {
+        /* With the guest stopped, all would wait for its read */
+        g_usleep(100);
+    } else if (!src.resend || !dedup_pace_hold(&src.pace, unsettled())) {
         return false;
     }
     if (!src.hold_since_us) {

@@ -22,18 +22,22 @@
  *   ...   payload
  *
  * SETUP (once, before any other):
- *   be16  version (1)      be16  flags (bit 0: tracking was on; bit 1:
+ *   be16  version (2)      be16  flags (bit 0: tracking was on; bit 1:
  *         batches of compressed pages may follow)
  *   16 B  digest key
+ *   be64  bytes, be32 reads a second from storage at most, 0: no limit
  *   be16  number of RAM blocks, each: u8 length, idstr; be64 used length
  *   be16  number of disks, each: u8 copy (0 shared, 1 own),
  *         be16 length, QOM path of the device
  *
  * EXTENTS (where the bytes of a shared disk are; only for disks with copy
  * shared; any number, before the first record that needs them):
- *   be16  disk   be16 number
+ *   be16  disk   be16 number, at most DEDUP_WIRE_MAX_EXTENTS
  *   each: be64 guest offset, be64 length, be64 host offset, be16 depth in
  *   the backing chain, u8 node (enum DedupNode)
+ *
+ * EPOCH: be32 epoch of all records that follow, until the next EPOCH; before
+ * the first record, and never smaller than the one before.  See "Order".
  *
  * RECORDS: be32 id of the first record, then runs until the end.  Ids grow
  * by one a page.  A run is pages that are consecutive in guest memory and on
@@ -48,6 +52,25 @@
  *
  * BATCH: pages, compressed; see compress-batch.c.  Its payload is longer than
  * that of the others, DEDUP_BATCH_PAYLOAD at most.
+ *
+ * Order
+ * -----
+ * Records come in order on the main channel.  Content comes there as well,
+ * or on multifd's channels, which may be ahead of it.  So both carry the
+ * epoch in which the source took the page out of its dirty bitmap: the number
+ * of synchronisations of the bitmap until then, from 1 on.  A multifd packet
+ * has the epoch of the last page in it in the first reserved be32 of its
+ * header.  0 there: not said.
+ *
+ * - Within an epoch no record of a page follows content of the same page: a
+ *   page that was sent in full is dirty again after a synchronisation only.
+ *   So a record is void if content of its epoch, or of a later one, has
+ *   arrived: the destination drops it, and the source, which sent that
+ *   content after it, expects no answer.
+ * - The source sends no record while multifd may still hold content of an
+ *   earlier epoch: it synchronises the channels first.  So content is never
+ *   older than what a record that arrived before it has put into the page.
+ *   A destination that sees it happen fails the migration.
  *
  * Messages (destination to source), in MIG_RP_MSG_DEDUP, at most 512 bytes
  * ------------------------------------------------------------------------
@@ -78,7 +101,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DEDUP_WIRE_VERSION      1
+#define DEDUP_WIRE_VERSION      2
 #define DEDUP_WIRE_MAX_PAYLOAD  (64 * 1024)
 #define DEDUP_WIRE_MAX_MESSAGE  512
 #define DEDUP_WIRE_MAX_BLOCKS   1024
@@ -92,6 +115,7 @@ enum DedupElement {
     DEDUP_ELEMENT_SETUP = 1,
     DEDUP_ELEMENT_EXTENTS = 2,
     DEDUP_ELEMENT_RECORDS = 3,
+    DEDUP_ELEMENT_EPOCH = 4,
     DEDUP_ELEMENT_BATCH = 8,
 };
 

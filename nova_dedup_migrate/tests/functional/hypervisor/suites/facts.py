@@ -27,7 +27,7 @@ class FactsSuite(suite.Suite):
     def test_memory_in_use(self):
         guest = self.started()
         guest.pause()
-        found = guest.memory_in_use(60.0)
+        found = guest.memory_in_use()
         image = guest.save_memory(self.dir / 'memory')
         zero = bytes(memory.PAGE)
         content = b''.join(file.path.read_bytes() for file in image.files)

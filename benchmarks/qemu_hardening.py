@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""make qemu-hardening: faults of the QEMU part, and what keeps them away.
+
+For each fault a test is run that provokes it, and if there is one a test that
+shows what happens with the safeguard taken out.  Figures: how long the
+longest pieces of work take that a peer can ask for, in processor time.
+"""
+
+import argparse
+import os
+from pathlib import Path
+import subprocess
+import sys
+
+from testkit import results
+
+_TOP = Path(__file__).parents[1]
+_REPORT = _TOP / 'build' / 'qemu-hardening' / 'report.json'
+_TESTS = 'nova_dedup_migrate.tests.functional.migration.'
+_PASSED, _SKIPPED = 'passed', 'skipped'
+#: Fault, and the test whose twin "..._broken" shows it, if it has one.
+_FAULTS = (
+    ('content overtakes a record, a RAM block came',
+     'test_order.NewScanTest.test_record_is_late', True),
+    ('content overtakes a record, channels not synchronised',
+     'test_multifd.RecordsFirstTest.test_not_synchronised', False),
+    ('switch-over fails while metadata is read',
+     'test_resolver.SlowMetadataTest.'
+     'test_destination_fails_at_the_switchover', True),
+    ("fetches fill the host's page cache",
+     'test_views.ViewsTest.test_reads_leave_nothing_in_the_page_cache',
+     True),
+    ('a read hangs through the hand-over',
+     'test_views.ViewsTest.test_read_hangs_through_the_hand_over', False),
+    ('a read hangs, the migration is cancelled',
+     'test_views.ViewsTest.test_read_hangs_and_it_is_cancelled', False),
+    ('a read hangs, the guest is stopped',
+     'test_views.ViewsTest.test_read_hangs_and_the_guest_is_stopped', False),
+    ('a page is forgotten before post-copy',
+     'test_postcopy.PostcopyTest.test_what_is_missing_is_noticed', False),
+    ('storage hangs at the switch-over',
+     'test_switchover.SwitchoverTest.test_storage_hangs', True),
+    ('a page arrives while a fetch of it is under way',
+     'test_late_fetch.LateFetchTest.test_page_while_pending', True),
+)
+#: Name, what bench_bounds calls it, most.
+_FIGURES = (
+    ('pause for records, %d million sent, one never answered',
+     'redirty', 5.0),
+    ('memory for records, %d million sent', 'record-memory', 41.0),
+    ('a payload of descending extents among %d million more',
+     'descending-extents', 5.0),
+)
+
+
+def _parser():
+    result = argparse.ArgumentParser(
+        prog='make qemu-hardening',
+        description='Provoke the known faults of the QEMU part, and show '
+                    'what keeps them away.')
+    result.add_argument(
+        '--quick', action='store_true',
+        help='leave out the tests with a safeguard taken out, and send '
+             'fewer records')
+    return result
+
+
+def _outcome(test):
+    """Run one test, return passed, skipped or failed."""
+    done = subprocess.run(
+        [sys.executable, '-m', 'unittest', '-v', _TESTS + test], cwd=_TOP,
+        capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.stderr.write(done.stderr)
+        return 'failed'
+    return _SKIPPED if 'skipped=' in done.stderr else _PASSED
+
+
+def _add_test(found, name, test):
+    outcome = _outcome(test)
+    found.add(name, outcome, '', test.rpartition('.')[2],
+              outcome == _PASSED)
+
+
+def _figures(millions):
+    """Return {name: value} of bench_bounds, which is built if need be."""
+    out = _TOP / 'build' / 'c-unit'
+    program = out / 'plain' / 'bench_bounds'
+    subprocess.run(
+        ['make', '-s', '-C', _TOP / 'qemu' / 'tests', f'OUT={out}', program],
+        check=True)
+    done = subprocess.run([program, str(millions)], capture_output=True,
+                          text=True, check=True)
+    return {name: (float(value), unit) for name, value, unit in (
+        line.split() for line in done.stdout.splitlines())}
+
+
+def main(argv=None):
+    args = _parser().parse_args(argv)
+    found = results.Results('make qemu-hardening' + (
+        ' ARGS=--quick' if args.quick else ''))
+    for name, test, twin in _FAULTS:
+        _add_test(found, name, test)
+        if twin and not args.quick:
+            _add_test(found, '- without the safeguard', test + '_broken')
+    millions = 4 if args.quick else 67
+    measured = _figures(millions)
+    for name, key, most in _FIGURES:
+        value, unit = measured[key]
+        found.add(name % (1 if key.endswith('extents') else millions),
+                  value, unit, f'at most {most:g}', value <= most)
+    print(found.text())
+    found.write(_REPORT)
+    print(os.path.relpath(_REPORT))
+    return found.status()
+
+
+if __name__ == '__main__':
+    sys.exit(main())

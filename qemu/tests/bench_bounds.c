@@ -1,0 +1,97 @@
+/*
+ * How long the longest pieces of work take that a peer can ask for
+ *
+ * bench_bounds MILLIONS: of records.  Prints "name value unit" for each.
+ * Processor time of this thread, so that a busy machine does not count.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include <stdio.h>
+#include <time.h>
+#include "qemu/osdep.h"
+#include "qemu/bitmap.h"
+#include "outstanding.h"
+
+#define PAGES       (1 << 20)
+#define EXTENTS     (1 << 20)
+
+DedupInject dedup_inject;
+static uint64_t dirty;
+
+void dedup_ram_free(DedupRam *dr)
+{
+    abort();                            /* none is unplugged */
+}
+
+void ram_dedup_set_dirty(RAMBlock *rb, unsigned long page)
+{
+    dirty++;
+}
+
+static double now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return t.tv_sec * 1e3 + t.tv_nsec / 1e6;
+}
+
+/* One record is never answered, all others are, but for the last thousand */
+static void records(unsigned long n)
+{
+    static DedupOutstanding o;
+    static RAMBlock rb;
+    DedupRam dr = { .rb = &rb, .pages = PAGES };
+    uint64_t page, bytes = 0;
+    double start;
+
+    dedup_outstanding_init(&o);
+    dr.ids = g_new0(uint32_t, PAGES);
+    dr.direct = bitmap_new(PAGES);
+    dr.owed = bitmap_new(PAGES);
+    g_ptr_array_add(o.rams, &dr);
+    dedup_outstanding_add(&o, &dr, 0);
+    for (unsigned long i = 1; i < n; i++) {
+        dedup_outstanding_add(&o, &dr, 1 + i % (PAGES - 1));
+        if (i < n - 1000) {
+            dedup_outstanding_settle(&o, o.newest, &page);
+        }
+    }
+    for (unsigned i = 0; i < G_N_ELEMENTS(o.ring); i++) {
+        bytes += o.ring[i] ? DEDUP_RING_CHUNK * sizeof(*o.ring[i]) : 0;
+    }
+    start = now_ms();
+    dedup_outstanding_redirty(&o);
+    printf("redirty %.3f ms\n", now_ms() - start);
+    printf("record-memory %.1f MiB\n", bytes / 1048576.0);
+    dedup_outstanding_free(&o);
+}
+
+/* As many extents as a payload of 64 KiB holds, descending, among others */
+static void extents(void)
+{
+    DedupExtents x = { 0 };
+    double start;
+
+    for (uint64_t i = 0; i < EXTENTS; i++) {
+        DedupExtent e = { i << 20, 4096, i << 13, 0, 0 };
+
+        dedup_extents_add(&x, &e);
+    }
+    start = now_ms();
+    for (uint64_t i = 2427; i; i--) {
+        DedupExtent e = { (i << 20) + 65536, 4096, i << 14, 1, 0 };
+
+        dedup_extents_add(&x, &e);
+    }
+    printf("descending-extents %.3f ms\n", now_ms() - start);
+    dedup_extents_free(&x);
+}
+
+int main(int argc, char **argv)
+{
+    records((argc > 1 ? atol(argv[1]) : 1) * 1000000ul);
+    extents();
+    return 0;
+}
