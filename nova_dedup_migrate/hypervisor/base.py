@@ -180,6 +180,14 @@ class Guest(abc.ABC):
         """
 
     @abc.abstractmethod
+    def sample_memory(self, pages: int = 4096) -> statistics.MemorySample:
+        """Find out how well the guest's memory compresses.
+
+        :param pages: to look at, 1 to 65536
+        :returns: statistics.MemorySample
+        """
+
+    @abc.abstractmethod
     def dedup_statistics(self) -> statistics.DedupStatistics:
         """Return a statistics.DedupStatistics."""
 

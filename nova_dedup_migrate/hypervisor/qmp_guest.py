@@ -167,6 +167,10 @@ class QmpGuest(base.Guest):
                 expected='a list of %d disks at most' % _MAX_DISKS)
         return tuple(map(statistics.DiskHints.from_qmp, reply))
 
+    def sample_memory(self, pages: int = 4096) -> statistics.MemorySample:
+        return statistics.MemorySample.from_qmp(
+            self._dedup('x-dedup-sample-memory', pages=pages))
+
     def dedup_statistics(self) -> statistics.DedupStatistics:
         return statistics.DedupStatistics.from_qmp(
             self._dedup('query-x-dedup'))

@@ -9,6 +9,8 @@ STOCK = 'stock'
 SHARED_NAS = 'shared_nas'
 PAGE_CACHE = 'page_cache'
 SNAPSHOT = 'snapshot'
+#: Leaves nothing out either, and compresses what is sent.
+COMPRESS = 'compress'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +86,7 @@ class PlanDisk:
 class Plan:
     """The planner's decision for one migration.
 
-    :ivar strategy: stock, shared_nas; later page_cache, snapshot
+    :ivar strategy: stock, shared_nas, page_cache, compress
     :ivar disks: exceptions to copy, argument disks of x-dedup-arm
     :ivar copy: default of x-dedup-arm
     :ivar resend: whether the link may take over from storage
@@ -96,6 +98,8 @@ class Plan:
     :ivar max_downtime_limit_ms: the highest downtime limit that may be set
         while it runs, see downtime_limit; None: Nova's limits are left as
         they are
+    :ivar compression_threads: that may compress what goes through the
+        link; 0: nothing is compressed
     """
 
     strategy: str
@@ -107,3 +111,4 @@ class Plan:
     explanation: tuple[str, ...] = ()
     reason: str = ''
     max_downtime_limit_ms: float | None = None
+    compression_threads: int = 0

@@ -53,7 +53,10 @@ class Arm(base.Task):
             try:
                 self._guest.arm_dedup(
                     copy=plan.copy, resend=plan.resend,
-                    disks=[_argument(disk) for disk in plan.disks])
+                    disks=[_argument(disk) for disk in plan.disks],
+                    records=plan.strategy != planner_plan.COMPRESS,
+                    compression=({'threads': plan.compression_threads}
+                                 if plan.compression_threads else None))
                 return
             except errors.QmpError as error:
                 if (_BUSY not in error.description
