@@ -48,6 +48,10 @@ bench-shared-storage: both ## Measure against stock as the first paper does
 bench-overhead: both ## Measure what recording guest I/O costs
 	$(RUN) python -m benchmarks.overhead $(ARGS)
 
+.PHONY: bench-compression
+bench-compression: both ## Measure what compression gains and costs
+	$(RUN) python -m benchmarks.compression $(ARGS)
+
 .PHONY: bench-page-cache
 bench-page-cache: lab-ready ## Measure as the second paper does, in the lab
 	$(RUN_LAB) python -m benchmarks.page_cache $(ARGS)
