@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nova-dedup-migrate: shows the reports of live migrations.
+"""nova-dedup-migrate: reports of live migrations, blocks of this host.
 
 doc/source/reference/cli.rst has each command and option; a test compares.
 """
@@ -14,12 +14,17 @@ from cliff import commandmanager
 import pbr.version
 
 from nova_dedup_migrate.cmd import configuration
+from nova_dedup_migrate.cmd import index
 from nova_dedup_migrate.cmd import report
+from nova_dedup_migrate.cmd import similarity
 
 COMMANDS: dict[str, Any] = {
+    'index build': index.Build,
+    'index status': index.Status,
     'report list': report.ListReports,
     'report rounds': report.ListRounds,
     'report show': report.ShowReport,
+    'similarity': similarity.Similarity,
 }
 
 
@@ -32,7 +37,8 @@ class DedupMigrateApp(app.App):
             manager.add_command(name, command)
         super().__init__(
             description='Shows the reports of the live migrations that had '
-                        'this host as their source.',
+                        'this host as their source, and which blocks this '
+                        'host has.',
             version=pbr.version.VersionInfo(
                 'nova-dedup-migrate').release_string(),
             command_manager=manager, deferred_help=True, **kwargs)

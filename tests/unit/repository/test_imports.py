@@ -14,9 +14,10 @@ _MAY = {
     'lab': ('nova_dedup_migrate', 'testkit', 'guests'),
     'benchmarks': ('nova_dedup_migrate', 'testkit', 'guests', 'lab'),
 }
-#: What is run or loaded by name: pyproject.toml and setup.py.
+#: What is run or loaded by name: pyproject.toml, the .pth file, finder.py.
 _ROOTS = ('nova_dedup_migrate.cmd.agent', 'nova_dedup_migrate.cmd.main',
           'nova_dedup_migrate.compute.extra_specs',
+          'nova_dedup_migrate.compute.finder',
           'nova_dedup_migrate.compute.shim',
           'nova_dedup_migrate.conf.opts')
 #: The product's tests may use more than the product.

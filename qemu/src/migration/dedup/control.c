@@ -213,4 +213,5 @@ void dedup_init(void)
     dedup_inject_init();
     dedup_hints_init();
     dedup_source_init();
+    dedup_disk_seed_init();
 }

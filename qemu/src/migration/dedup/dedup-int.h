@@ -23,6 +23,7 @@
  *   compress.h   pages that go through the link, compressed; compress-*.c
  *   wire.c       encoding; digest.c  digests; extents.c  sorted extents
  *   control.c    QMP; inject.c  faults for tests
+ *   disk-seed.c  QMP of the seeded mirror, which is block/dedup-seed.c
  *
  * Two rules make it right, and nothing else is needed for that:
  *
@@ -188,6 +189,9 @@ bool dedup_source_arm(bool has_copy, DedupCopy copy, DedupDiskList *disks,
 void dedup_source_disarm(void);
 DedupSourceInfo *dedup_source_query(void);
 void dedup_source_init(void);
+
+/* Seeded mirrors */
+void dedup_disk_seed_init(void);
 
 /* Destination */
 DedupIncomingInfo *dedup_incoming_query(void);
