@@ -141,7 +141,7 @@ def judge(rows: results.Results, cell: dict[str, Measured]) -> None:
         rows.add(f'{name}, {one.name}: downtime',
                  one.result.downtime_ms or 0, 'ms', 'shown', one.right)
     if rate and rate <= SLOW:
-        for other, most in ((STOCK, 0.2), (RIVAL, 0.6), (DEDUP, 0.5)):
+        for other, most in ((STOCK, 0.4), (RIVAL, 0.6), (DEDUP, 0.6)):
             share = ours.seconds / cell[other].seconds
             rows.add(f'{name}: time of {BOTH} over {other}', round(share, 3),
                      '', f'<= {most:g}', share <= most)
