@@ -14,7 +14,6 @@ from nova_dedup_migrate.planner import plan
 from nova_dedup_migrate.planner import predict
 from nova_dedup_migrate.planner import units
 
-
 #: Share of the time that something more must save to be worth its cost.
 _WORTH = 0.02
 #: Memory that compresses to more than that is not worth a try.

@@ -195,6 +195,7 @@ def _case(known: facts.Facts, disks: Sequence[facts.Disk],
     guest, options = known.guest, known.options
     unique, duplicate, zero = _memory(known, disks, assumed)
     link, final_link = _link(known, assumed)
+    share, compressed = _compression(known, assumed, threads)
     to_copy = (sum(disk.to_copy for disk in known.disks)
                if options.block_migration else 0.0)
     written = guest.disk_write_rate or 0.0
@@ -215,26 +216,25 @@ def _case(known: facts.Facts, disks: Sequence[facts.Disk],
         postcopy=options.postcopy,
         auto_converge=options.auto_converge, timeout=options.timeout,
         force_complete=options.force_complete, disk_bytes=to_copy,
-        disk_write_rate=written, **_compression(known, assumed, threads))
+        disk_write_rate=written, share=share, compressed_rate=compressed)
 
 
 def _compression(known: facts.Facts, assumed: _Assumption,
-                 threads: int) -> dict[str, float]:
-    """Return the fields of model.Case.
+                 threads: int) -> tuple[float, float]:
+    """Return the share that remains, and bytes/s that are compressed.
 
     Threads get no more processors than are idle at either host; the
     destination needs a third of what the source does.
     """
     share = known.guest.compressed_share
     if not threads or share is None:
-        return {}
+        return 1.0, math.inf
     ends = [float(threads)]
     if known.source.processors is not None:
         ends.append(max(known.source.processors, 0.25))
     if known.destination.processors is not None:
         ends.append(3 * max(known.destination.processors, 0.25))
-    return {'share': min(1.0, share * assumed.compressed),
-            'compressed_rate': COMPRESS * min(ends)}
+    return min(1.0, share * assumed.compressed), COMPRESS * min(ends)
 
 
 def extra_downtime(options: facts.Options) -> float:

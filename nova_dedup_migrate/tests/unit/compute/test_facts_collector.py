@@ -168,8 +168,9 @@ class FactsCollectorTest(base.TestCase):
 
     def test_ends(self):
         found = self.collect()
-        self.assertEqual(facts.End('here', True, '10.0.13'), dataclasses.replace(
-            found.source, processors=None))
+        self.assertEqual(
+            facts.End('here', True, '10.0.13'),
+            dataclasses.replace(found.source, processors=None))
         self.assertEqual(facts.End('there', True, '10.0.13'),
                          found.destination)
         context, host, request = self.agents.facts.call_args.args
@@ -185,7 +186,8 @@ class FactsCollectorTest(base.TestCase):
         self.assertEqual(facts.Guest(
             memory=1 << 30, resident=1 << 28, hint_pages=4000,
             dirty_rate=6e6, map_pages=10, disk_write_rate=3e6, in_use=8e8,
-            in_use_error=2e7, valid_share=0.9375, compressed_share=0.25), found.guest)
+            in_use_error=2e7, valid_share=0.9375, compressed_share=0.25),
+            found.guest)
         self.assertEqual(2e7, found.link.measured)
         context, host, request = self.agents.survey.call_args.args
         self.assertEqual(

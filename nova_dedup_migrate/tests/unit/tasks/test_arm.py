@@ -74,8 +74,8 @@ class ArmTest(base.TestCase):
         self.assertIn('no space', self.operation.reason)
 
     def test_stock(self):
-        for plan in None, fakes.some_plan('stock'):
-            self.operation.plan = plan
+        for made in None, fakes.some_plan('stock'):
+            self.operation.plan = made
             self.task.execute()
         self.guest.arm_dedup.assert_not_called()
         self.assertEqual([], self.disk.written)
