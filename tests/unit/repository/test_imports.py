@@ -25,7 +25,7 @@ _PRODUCT_TESTS = ('testkit', 'guests')
 #: Packages of the product that do without Nova.
 _WITHOUT_NOVA = ('agent', 'cmd', 'conf', 'hypervisor', 'identity', 'images',
                  'operations', 'pagecache', 'planner', 'recovery', 'reports',
-                 'rpc')
+                 'rpc', 'storage')
 
 
 def imported(source):
