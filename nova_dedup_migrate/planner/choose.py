@@ -217,22 +217,28 @@ def _objection(candidate: _Candidate, stock: plan.Prediction,
     If stock does not complete there is nothing to lose.
     """
     prediction = candidate.prediction
-    doing = 'leaving pages out' if candidate.disks else 'compressing pages'
     gain = predict.saves(prediction, stock)
     if gain <= 0:
-        return doing + ' would not be faster'
+        return ('leaving pages out would not be faster' if candidate.disks
+                else 'compressing pages would not be faster')
     if not stock.completes:
         return ''
     if options.strategy == 'auto' and gain < options.min_gain:
-        return ('%s would save only %s of the time; min_gain is %s'
-                % (doing, units.percent(gain),
-                   units.percent(options.min_gain)))
+        return (('leaving pages out would save only %s of the time; '
+                 'min_gain is %s' if candidate.disks else
+                 'compressing pages would save only %s of the time; '
+                 'min_gain is %s')
+                % (units.percent(gain), units.percent(options.min_gain)))
     ours, theirs = prediction.downtime.likely, stock.downtime.likely
     extra = options.max_extra_downtime_ms / 1000
     if math.isfinite(theirs) and ours > theirs + extra:
-        return ('%s would stop the guest for %s, an ordinary migration '
-                'for %s; max_extra_downtime permits %s more'
-                % (doing, *map(units.milliseconds, (ours, theirs, extra))))
+        return (('leaving pages out would stop the guest for %s, an '
+                 'ordinary migration for %s; max_extra_downtime permits %s '
+                 'more' if candidate.disks else
+                 'compressing pages would stop the guest for %s, an '
+                 'ordinary migration for %s; max_extra_downtime permits %s '
+                 'more')
+                % tuple(map(units.milliseconds, (ours, theirs, extra))))
     return ''
 
 
