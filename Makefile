@@ -53,6 +53,10 @@ bench-volumes: lab-env ## Move a volume from its backups; compare with a full co
 	@qemu/build patched >/dev/null
 	$(RUN_LAB) python -m benchmarks.volumes $(ARGS)
 
+.PHONY: bench-compression
+bench-compression: both ## Measure what compression gains and costs
+	$(RUN) python -m benchmarks.compression $(ARGS)
+
 .PHONY: bench-page-cache
 bench-page-cache: lab-ready ## Measure as the second paper does, in the lab
 	$(RUN_LAB) python -m benchmarks.page_cache $(ARGS)

@@ -15,7 +15,7 @@ from testkit import spec
 
 STORAGES = ('shared', 'own', 'slow', 'failing')
 PEERS = ('none', 'source', 'destination')
-RUNS = ('stock', 'dedup')
+RUNS = ('stock', 'zstd', 'dedup')
 WRITERS = ('pagecache-writer', 'anon-writer', 'mixed', 'small-files')
 
 #: Memory sizes in MiB that are tried, in turn, when none is given.
@@ -31,7 +31,9 @@ class Options:
     pass, whatever QEMU wants, 0: unlimited; memory: MiB; duplicates: % of
     the memory in use; write_rate, read_rate, storage_rate: MB/s (10^6 B);
     wss: MiB of anonymous memory that are written to, 0: all; timeout:
-    seconds after which a migration is cancelled.
+    seconds after which a migration is cancelled; compress: whether ours
+    compresses what it sends, compress_level, compress_threads: how, 0:
+    what is best.
     """
 
     link: float = 200.0
@@ -56,6 +58,10 @@ class Options:
     stock_peer: str = 'none'
     timeout: int = 120
     accel: str = 'tcg'
+    incompressible: bool = False
+    compress: bool = False
+    compress_level: int = 0
+    compress_threads: int = 0
     relay: bool = True
     runs: tuple[str, ...] = RUNS
 
@@ -68,6 +74,23 @@ class Options:
     def wire_bytes_per_s(self) -> int | None:
         """Bytes per second, None for no limit."""
         return _bytes_per_s(self.wire)
+
+    @property
+    def qmp_compression(self) -> dict[str, int] | None:
+        """Argument of x-dedup-arm, None: nothing is compressed."""
+        if not self.compress:
+            return None
+        given = {
+            'level': self.compress_level,
+            'threads': self.compress_threads,
+        }
+        return {name: value for name, value in given.items() if value}
+
+    def rival(self) -> 'Options':
+        """What stock QEMU has of its own: multifd, compressed."""
+        return dataclasses.replace(
+            self, multifd=self.multifd or 2, compression='zstd'
+        )
 
     @property
     def pacing(self) -> pacing.AdaptiveRate | None:
@@ -87,6 +110,7 @@ class Options:
             wss=self.wss or None,
             rate=int(self.write_rate * 1000),
             readrate=int(self.read_rate * 1000),
+            incompressible=int(self.incompressible),
         )
 
     def migration(self) -> hypervisor_options.MigrationOptions:
@@ -153,7 +177,7 @@ def _runs(text: str) -> tuple[str, ...]:
     runs = tuple(text.split(','))
     if not set(runs) <= set(RUNS) or len(set(runs)) != len(runs):
         raise argparse.ArgumentTypeError(
-            f'{text!r} is not stock, dedup or stock,dedup'
+            f'{text!r} is not some of {",".join(RUNS)}'
         )
     return runs
 
@@ -250,6 +274,12 @@ def parser() -> argparse.ArgumentParser:
         'compression of multifd channels',
         choices=hypervisor_options.COMPRESSIONS,
     )
+    add(
+        'incompressible',
+        'fill anonymous memory with noise; otherwise it compresses to a '
+        "fifth, as a Debian guest's",
+        action='store_true',
+    )
     add('xbzrle', 'send deltas of rewritten pages', action='store_true')
     add('auto-converge', 'slow a runaway guest', action='store_true')
     add('postcopy', 'switch over after 2 s', action='store_true')
@@ -261,7 +291,20 @@ def parser() -> argparse.ArgumentParser:
         metavar='SECONDS',
     )
     add('accel', "QEMU's accelerator", choices=('tcg', 'kvm'))
-    add('runs', 'stock, dedup or both', type=_runs, default='stock,dedup')
+    add(
+        'runs',
+        'some of stock; zstd: stock with multifd and its compression; '
+        'dedup: ours. Without --runs: all of them that can be had with the '
+        'other options',
+        type=_runs,
+        default=None,
+    )
+    result.add_argument(
+        '--no-compression',
+        dest='compress',
+        action='store_false',
+        help='do not compress what ours sends',
+    )
     result.add_argument(
         '--no-relay',
         dest='relay',
@@ -301,6 +344,18 @@ def _fitting_memory(duplicates: int) -> int:
     return _MEMORY[-1]
 
 
+def _all_runs(given: argparse.Namespace) -> tuple[str, ...]:
+    """Multifd is not to be had with deltas or post-copy, or twice."""
+    if (
+        given.xbzrle
+        or given.postcopy
+        or given.compression != 'none'
+        or given.stock_peer != 'none'
+    ):
+        return 'stock', 'dedup'
+    return RUNS
+
+
 def parse(arguments: list[str] | None = None):
     """(Options, argparse's namespace); exits with 2 on a wrong value."""
     front = parser()
@@ -308,6 +363,8 @@ def parse(arguments: list[str] | None = None):
     values = vars(given)
     if given.memory is None:
         values['memory'] = _fitting_memory(given.duplicates)
+    if given.runs is None:
+        values['runs'] = _all_runs(given)
     fields = {f.name for f in dataclasses.fields(Options)}
     chosen = Options(**{k: v for k, v in values.items() if k in fields})
     try:

@@ -125,10 +125,11 @@ def table(report: dict) -> str:
         if bound['unique_bytes'] is None
         else f'{bound["unique_bytes"] / 1e6:.1f}',
     }
-    lines = [['', *runs, *(['ratio'] if len(runs) > 1 else []), 'limit']]
+    compared = 'stock' in runs and 'dedup' in runs
+    lines = [['', *runs, *(['ratio'] if compared else []), 'limit']]
     for title, field, show in rows:
         line = [title] + [show(run[field]) for run in runs.values()]
-        if len(runs) > 1:
+        if compared:
             line.append(_factor(runs['dedup'][field], runs['stock'][field]))
         lines.append([*line, best.get(field, '')])
     for path, where in (

@@ -43,6 +43,7 @@ class Plan:
 
     :param directory: gets logs, disks and memory images
     :param qemu_img: makes the disks
+    :param records: whether pages are left out if dedup is true
     :param analyse: find out what memory consists of, which takes seconds
     """
 
@@ -55,6 +56,7 @@ class Plan:
     options: demo_options.Options
     directory: Path
     analyse: bool = True
+    records: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,7 +200,7 @@ class Run:
     def _boot(self) -> None:
         source = self._source
         source.start(paused=True)
-        if self._plan.dedup:
+        if self._plan.dedup and self._plan.records:
             try:
                 source.track_dedup()
             except errors.DedupNotSupported as error:
@@ -218,7 +220,11 @@ class Run:
         source = self._source
         armed = self._plan.dedup and self._result.reason is None
         if armed:
-            source.arm_dedup(copy=self._storage.copy)
+            source.arm_dedup(
+                copy=self._storage.copy,
+                records=self._plan.records,
+                compression=self._options.qmp_compression,
+            )
         migration = source.migrate(
             self._destination, self._options.migration()
         )

@@ -3,7 +3,7 @@
  * Host tool: writes the files of a data disk into a directory.
  *   fill DIRECTORY SEED FILES PAGES_PER_FILE
  * or, for the unit test, one page to standard output:
- *   fill - SEED OBJECT PAGE VERSION
+ *   fill - SEED OBJECT PAGE VERSION [plain]
  */
 #include "pattern.h"
 
@@ -47,7 +47,8 @@ int main(int argc, char **argv)
         uint64_t page[PAGE_WORDS];
         uint32_t version = argc > 5 ? strtoul(argv[5], NULL, 0) : 0;
 
-        pattern_fill(page, pattern_start(a, b, c, version));
+        (argc > 6 ? pattern_fill_plain : pattern_fill)(
+            page, pattern_start(a, b, c, version));
         return fwrite(page, PAGE_BYTES, 1, stdout) != 1;
     }
     for (uint64_t i = 0; i < b; i++) {

@@ -12,6 +12,8 @@ PAGE_BYTES = 4096
 ANON_OBJECT = 1 << 40
 
 _MASK = (1 << 64) - 1
+_PLAIN_PERIOD = 6
+_PLAIN_RUNS = 4
 
 
 def _mix(x: int) -> int:
@@ -21,15 +23,22 @@ def _mix(x: int) -> int:
     return x ^ (x >> 31)
 
 
-def page(seed: int, obj: int, number: int, version: int = 0) -> bytes:
+def page(
+    seed: int, obj: int, number: int, version: int = 0, plain: bool = False
+) -> bytes:
     """The 4096 bytes of page `number` of object `obj` (a file's number
-    on its disk, or ANON_OBJECT) after `version` rewrites."""
+    on its disk, or ANON_OBJECT) after `version` rewrites; `plain`: the
+    form that compresses."""
     x = _mix(seed)
     x = _mix(x ^ obj)
     x = _mix(x ^ number)
     x = _mix(x ^ version) or 1
     words = []
-    for _ in range(PAGE_BYTES // 8):
+    low = x & 0xFFFFFF
+    for i in range(PAGE_BYTES // 8):
+        if plain and i % _PLAIN_PERIOD:
+            words.append(low + i // _PLAIN_PERIOD % _PLAIN_RUNS)
+            continue
         words.append(x)
         x ^= (x << 13) & _MASK
         x ^= x >> 7

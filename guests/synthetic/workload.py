@@ -26,7 +26,11 @@ SPARE_MIB = 56
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """MiB, and for the rates KB/s (1000 B), 0: as fast as possible."""
+    """MiB, and for the rates KB/s (1000 B), 0: as fast as possible.
+
+    :param incompressible: 1 for anonymous memory that nothing makes
+        smaller; otherwise it compresses as that of a real guest
+    """
 
     mode: str = 'idle'
     cache: int | None = None
@@ -35,6 +39,7 @@ class Workload:
     rate: int = 0
     readrate: int = 0
     seed: int = 1
+    incompressible: int = 0
     disks: int = 1
 
     def __post_init__(self) -> None:

@@ -25,10 +25,28 @@ EXTRA_SPEC_VALIDATORS = [
                 'auto: whatever is predicted to pay; shared_nas: pages of '
                 'disks that both hosts open; page_cache: pages that the '
                 'guest says it caches; snapshot: disks rebuilt from '
-                'backups; off: migrate as stock Nova does and do not track '
+                'backups; compress: nothing is left out, but compressed; '
+                'off: migrate as stock Nova does and do not track '
                 'guest I/O'
             ),
             'enum': list(facts.STRATEGIES),
+        },
+    ),
+    base.ExtraSpecValidator(
+        name=strategy.COMPRESSION,
+        description=(
+            'Whether live migration of an instance compresses the pages '
+            'that it sends. Takes precedence over the image property of '
+            'the same name and over nova.conf. Only supported by the '
+            'driver of nova-dedup-migrate.'
+        ),
+        value={
+            'type': str,
+            'description': (
+                'auto: if that is predicted to save time; zstd: unless it '
+                'is predicted to be slower; off: not at all'
+            ),
+            'enum': list(facts.COMPRESSIONS),
         },
     ),
 ]

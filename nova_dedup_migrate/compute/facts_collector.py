@@ -17,6 +17,7 @@ import concurrent.futures
 import dataclasses
 import functools
 import inspect
+import os
 
 import libvirt
 from nova.compute import vm_states
@@ -24,7 +25,9 @@ import nova.conf
 from nova.virt.libvirt import migration as libvirt_migration
 from oslo_log import log as logging
 
+from nova_dedup_migrate.compute import strategy
 from nova_dedup_migrate.hypervisor import decode
+from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.hypervisor import survey
 from nova_dedup_migrate.identity import challenge
 from nova_dedup_migrate.identity import domain_disks
@@ -100,9 +103,10 @@ class FactsCollector:
         """
         domain = domain_disks.parse(self._guest.domain().XMLDesc(0))
         mirrored, paths = self._mirrored(context)
-        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
             surveyed = pool.submit(self._surveyed, context)
             guest = pool.submit(self._figures, surveyed)
+            compressed = pool.submit(self._compressed_share)
             absent = self._absent(context)
             link = pool.submit(self._link, surveyed)
             destination, reply = self._destination(context, absent, domain)
@@ -110,7 +114,9 @@ class FactsCollector:
             answers = ({} if reply is None else
                        {answer.target: answer for answer in reply.disks})
             return facts.Facts(
-                guest=self._facts_of_guest(domain, figures),
+                guest=dataclasses.replace(
+                    self._facts_of_guest(domain, figures),
+                    compressed_share=compressed.result()),
                 disks=tuple(self._disk(disk, answers.get(disk.target),
                                        mirrored, destination,
                                        figures.disk_hints)
@@ -132,7 +138,19 @@ class FactsCollector:
             version='.'.join(str(decode.count(version.get(part, 0), part))
                              for part in ('major', 'minor', 'micro')),
             reason='' if patched else
-            'the QEMU of the instance cannot leave pages out')
+            'the QEMU of the instance cannot leave pages out',
+            processors=_idle_processors())
+
+    def _compressed_share(self):
+        """Return what remains of a byte of memory, None: not known."""
+        try:
+            return self._guest.sample_compression().ratio
+        except hypervisor_errors.DedupNotSupported:
+            # an instance that was started by an older release
+            return None
+        except hypervisor_errors.HypervisorError as error:
+            self._operation.warn('sampling memory for compression', error)
+            return None
 
     def _surveyed(self, context):
         """Return the DedupSurveyReply of this host's agent, or None."""
@@ -298,6 +316,8 @@ class FactsCollector:
         channels = (conf.live_migration_parallel_connections
                     if flags & libvirt.VIR_MIGRATE_PARALLEL else 0)
         data_gb = self._driver._live_migration_data_gb(self._instance, paths)
+        compression, set_in = strategy.compression_of(self._instance,
+                                                      ours.compression)
         return facts.Options(
             downtime_ms=conf.live_migration_downtime,
             downtime_steps=tuple(libvirt_migration.downtime_steps(data_gb)),
@@ -315,7 +335,8 @@ class FactsCollector:
             strategy=self._operation.strategy,
             strategy_source=self._operation.strategy_source,
             min_gain=ours.min_gain, fetch_share=ours.fetch_share,
-            fetch_rate=ours.fetch_rate << 20, fetch_iops=ours.fetch_iops)
+            fetch_rate=ours.fetch_rate << 20, fetch_iops=ours.fetch_iops,
+            compression=compression, compression_source=set_in)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -351,6 +372,11 @@ class _Figures:
                    hints.pages if hints is not None else 0,
                    hints.map_pages if hints is not None else 0,
                    found.disk_hints)
+
+
+def _idle_processors():
+    """Return the processors of this host that were idle in a minute."""
+    return max(0.0, len(os.sched_getaffinity(0)) - os.getloadavg()[0])
 
 
 def _valid_share(hints):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which strategy holds for an instance, and who said so.
+"""Which strategy and compression hold for an instance, and who said so.
 
 A flavor belongs to the operator, an image to its owner: so the flavor's
 extra spec beats the image's property, which beats nova.conf.  A value
@@ -13,11 +13,12 @@ from nova_dedup_migrate.planner import facts
 
 LOG = logging.getLogger(__name__)
 
-#: Name of the extra spec and of the image property.
+#: Names of the extra specs and of the image properties.
 PROPERTY = 'dedup_migrate:strategy'
+COMPRESSION = 'dedup_migrate:compression'
 
 #: Nova keeps an image's properties in the instance's system metadata.
-_SYSTEM_METADATA = 'image_' + PROPERTY
+_SYSTEM_METADATA = 'image_%s'
 
 
 def of_instance(instance, configured):
@@ -26,16 +27,26 @@ def of_instance(instance, configured):
     :param instance: nova.objects.Instance with flavor, system_metadata
     :param configured: the value of nova.conf
     """
+    return _find(instance, PROPERTY, facts.STRATEGIES, configured)
+
+
+def compression_of(instance, configured):
+    """Return (compression, source), as of_instance."""
+    return _find(instance, COMPRESSION, facts.COMPRESSIONS, configured)
+
+
+def _find(instance, name, known, configured):
     extra_specs = instance.flavor.extra_specs or {}
-    given = (('flavor', extra_specs.get(PROPERTY)),
-             ('image', instance.system_metadata.get(_SYSTEM_METADATA)))
+    given = (('flavor', extra_specs.get(name)),
+             ('image', instance.system_metadata.get(
+                 _SYSTEM_METADATA % name)))
     for source, value in given:
-        if value in facts.STRATEGIES:
+        if value in known:
             return value, source
         if value is not None:
             LOG.warning('%(source)s property %(name)s=%(value).80r is '
                         'ignored: expected one of %(known)s',
-                        {'source': source, 'name': PROPERTY, 'value': value,
-                         'known': ', '.join(facts.STRATEGIES)},
+                        {'source': source, 'name': name, 'value': value,
+                         'known': ', '.join(known)},
                         instance=instance)
     return configured, 'nova.conf'

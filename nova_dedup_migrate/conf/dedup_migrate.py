@@ -19,6 +19,7 @@ _STRATEGY_HELP = {
                   'known from the I/O of the guest',
     'page_cache': 'also pages that the guest lists as its page cache, if '
                   'it can; otherwise as shared_nas',
+    'compress': 'none; all pages are sent, compressed',
     'snapshot': 'disks rebuilt from backups. Not available yet: as '
                 'shared_nas',
     'off': 'ordinary live migrations; guest I/O is not tracked',
@@ -40,6 +41,22 @@ _BASIC = [
              'destination can read them. The flavor extra spec and the image '
              'property dedup_migrate:strategy take precedence, in this '
              'order.'),
+    cfg.StrOpt(
+        'compression',
+        default='auto',
+        choices=[('auto', 'compressed if that is predicted to save time, '
+                          'as memory usually is over a link of up to '
+                          '10 Gbit/s'),
+                 ('zstd', 'compressed unless that is predicted to be '
+                          'slower'),
+                 ('off', 'sent as they are')],
+        mutable=True,
+        help='Whether pages that go through the link are compressed. QEMU '
+             'compresses them in threads of its own, one for each idle '
+             'processor of the source and 4 at most, and only while that '
+             'is faster than the link. The flavor extra spec and the image '
+             'property dedup_migrate:compression take precedence, in this '
+             'order. The strategy off also switches compression off.'),
     cfg.BoolOpt(
         'track_io',
         default=True,

@@ -189,6 +189,15 @@ class Guest(abc.ABC):
         """
 
     @abc.abstractmethod
+    def sample_compression(self, pages: int = 4096
+                           ) -> statistics.CompressionSample:
+        """Find out how well the guest's memory compresses.
+
+        :param pages: to look at, 1 to 65536
+        :returns: statistics.CompressionSample
+        """
+
+    @abc.abstractmethod
     def dedup_statistics(self) -> statistics.DedupStatistics:
         """Return a statistics.DedupStatistics."""
 

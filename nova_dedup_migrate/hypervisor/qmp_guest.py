@@ -188,6 +188,11 @@ class QmpGuest(base.Guest):
                 expected='a list of %d disks at most' % _MAX_DISKS)
         return tuple(map(statistics.DiskHints.from_qmp, reply))
 
+    def sample_compression(self, pages: int = 4096
+                           ) -> statistics.CompressionSample:
+        return statistics.CompressionSample.from_qmp(
+            self._dedup('x-dedup-sample-compression', pages=pages))
+
     def dedup_statistics(self) -> statistics.DedupStatistics:
         return statistics.DedupStatistics.from_qmp(
             self._dedup('query-x-dedup'))

@@ -12,6 +12,8 @@ from nova_dedup_migrate.hypervisor import decode
 from nova_dedup_migrate.hypervisor import errors
 
 _PAGE = 4096
+#: Fewer pages say nothing about how well the others compress.
+_ENOUGH = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +58,42 @@ class DiskHints:
                 expected='no more valid than sampled, and no more sampled '
                          'than there are')
         return found
+
+
+@dataclasses.dataclass(frozen=True)
+class CompressionSample:
+    """DedupCompressionSample: what a sample of the memory holds, in pages.
+
+    :ivar pages: that were looked at
+    :ivar zero_pages: of these, zeros
+    :ivar hinted_pages: of these, pages that storage may hold
+    :ivar sampled_pages: the rest, which was compressed
+    :ivar compressed_bytes: to so many bytes
+    """
+
+    pages: int = 0
+    zero_pages: int = 0
+    hinted_pages: int = 0
+    sampled_pages: int = 0
+    compressed_bytes: int = 0
+
+    @classmethod
+    def from_qmp(cls, reply):
+        """Decode the answer of x-dedup-sample-compression."""
+        found = decode.dataclass(cls, reply, 'x-dedup-sample-compression')
+        if (found.zero_pages + found.hinted_pages + found.sampled_pages
+                > found.pages):
+            raise errors.MalformedReply(
+                field='x-dedup-sample-compression', value=repr(reply)[:80],
+                expected='no more pages of all kinds than pages')
+        return found
+
+    @property
+    def ratio(self):
+        """Bytes on the link for a byte of the rest; None: not known."""
+        if self.sampled_pages < _ENOUGH:
+            return None
+        return min(1.0, self.compressed_bytes / (self.sampled_pages * _PAGE))
 
 
 @dataclasses.dataclass(frozen=True)

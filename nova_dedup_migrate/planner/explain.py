@@ -26,15 +26,16 @@ _MOST_DISKS = 8
 
 def explain(known: facts.Facts, disks: Sequence[facts.Disk],
             stock: plan.Prediction, prediction: plan.Prediction | None,
-            decision: str) -> tuple[str, ...]:
+            decision: str, threads: int = 0) -> tuple[str, ...]:
     """Return a tuple of sentences.
 
     :param known: normal Facts
     :param disks: those of known.disks that can be read from
     :param stock: plan.Prediction of stock
-    :param prediction: of leaving out the pages that disks hold; None if
-        that was not considered
+    :param prediction: of leaving out the pages that disks hold, or of
+        compressing what is sent; None if that was not considered
     :param decision: the last sentence
+    :param threads: that compress in this prediction, 0: none
     """
     sentences = [_strategy(known.options), _guest(known)]
     if known.guest.map_pages:
@@ -46,13 +47,26 @@ def explain(known: facts.Facts, disks: Sequence[facts.Disk],
     sentences.append('An ordinary migration: ' + _expected(stock))
     sentences += _end(stock)
     if prediction is not None:
-        duplicate = predict.duplicate_bytes(known, disks)
-        sentences.append(
-            'Leaving out %s that the destination reads from storage: %s'
-            % (units.size(duplicate), _expected(prediction)))
+        sentences.append('%s: %s' % (_doing(known, disks, threads),
+                                     _expected(prediction)))
         if prediction.end != stock.end:
             sentences += _end(prediction)
     return (*sentences, decision)
+
+
+def _doing(known: facts.Facts, disks: Sequence[facts.Disk],
+           threads: int) -> str:
+    parts = []
+    if disks:
+        parts.append('Leaving out %s that the destination reads from '
+                     'storage' % units.size(
+                         predict.duplicate_bytes(known, disks)))
+    if threads:
+        parts.append('%s with %d thread%s'
+                     % ('compressing the rest' if disks
+                        else 'Compressing what is sent', threads,
+                        's' if threads > 1 else ''))
+    return ' and '.join(parts)
 
 
 def _strategy(options: facts.Options) -> str:
@@ -70,7 +84,15 @@ def _guest(known: facts.Facts) -> str:
     return ('The guest uses %s of its %s of memory; %s of that came from or '
             'went to its disks%s. It writes to memory at %s.'
             % (units.size(in_use), units.size(guest.memory),
-               units.size(duplicate), valid, units.rate(guest.dirty_rate)))
+               units.size(duplicate), valid, units.rate(guest.dirty_rate))
+            + _compressed(guest))
+
+
+def _compressed(guest: facts.Guest) -> str:
+    if guest.compressed_share is None:
+        return ''
+    return (' A sample of the memory that is not on disk compresses to %s.'
+            % units.percent(guest.compressed_share))
 
 
 def _link(known: facts.Facts) -> str:
@@ -132,11 +154,12 @@ def _end(prediction: plan.Prediction) -> list[str]:
 
 
 def chosen(strategy: str, gain: float, stock: plan.Prediction,
-           prediction: plan.Prediction) -> str:
+           prediction: plan.Prediction, threads: int = 0) -> str:
     """Return the sentence about the strategy that was chosen.
 
     :param strategy: of the plan
     :param gain: see predict.saves
+    :param threads: that compress, 0: none
     """
     if stock.completes:
         why = 'It is expected to save %s of the time.' % units.percent(gain)
@@ -145,4 +168,6 @@ def chosen(strategy: str, gain: float, stock: plan.Prediction,
     else:
         why = ('An ordinary migration is not expected to complete either, '
                'and this one has less to send.')
-    return 'Chosen: %s. %s' % (strategy, why)
+    also = (' with compression' if threads and strategy != plan.COMPRESS
+            else '')
+    return 'Chosen: %s%s. %s' % (strategy, also, why)

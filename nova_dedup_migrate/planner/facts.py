@@ -12,7 +12,10 @@ Bytes, seconds and bytes per second, unless a name says otherwise.
 import dataclasses
 
 #: What an operator may choose.
-STRATEGIES = ('auto', 'shared_nas', 'page_cache', 'snapshot', 'off')
+STRATEGIES = ('auto', 'shared_nas', 'page_cache', 'snapshot', 'compress',
+              'off')
+#: Likewise: whether pages that go through the link are compressed.
+COMPRESSIONS = ('auto', 'zstd', 'off')
 
 #: Where the destination finds the bytes of a disk.
 SHARED = 'shared'
@@ -59,12 +62,14 @@ class End:
     :ivar patched: whether this QEMU can leave pages out
     :ivar version: of QEMU
     :ivar reason: why it cannot: no agent, stock QEMU, timeout ...
+    :ivar processors: those that are idle, on average; None: not known
     """
 
     host: str
     patched: bool
     version: str = ''
     reason: str = ''
+    processors: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +90,8 @@ class Guest:
         hint_pages counts them, Disk.hint_pages may not
     :ivar map_reason: why there are none
     :ivar disk_write_rate: bytes/s the guest writes to its disks
+    :ivar compressed_share: 0 to 1, what remains of a byte of memory that
+        storage does not hold, from a sample; None: not known
     """
 
     memory: float
@@ -98,6 +105,7 @@ class Guest:
     in_use: float | None = None
     in_use_error: float = 0.0
     valid_share: float | None = None
+    compressed_share: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,6 +157,8 @@ class Options:
     :ivar fetch_share: of the rate of storage that fetches may take
     :ivar fetch_rate: bytes/s they may take instead, 0: fetch_share
     :ivar fetch_iops: reads a second, 0: no limit
+    :ivar compression: one of COMPRESSIONS
+    :ivar compression_source: where it was set, as strategy_source
     """
 
     downtime_ms: float = 500
@@ -169,6 +179,8 @@ class Options:
     fetch_share: float = 1.0
     fetch_rate: int = 0
     fetch_iops: int = 0
+    compression: str = 'auto'
+    compression_source: str = 'nova.conf'
 
 
 @dataclasses.dataclass(frozen=True)

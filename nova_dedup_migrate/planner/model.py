@@ -84,6 +84,9 @@ class Case:
         unique and duplicate are not all of the memory in use
     :ivar disk_bytes: what is mirrored first
     :ivar disk_write_rate: of the guest, to the disks that are mirrored
+    :ivar share: bytes on the link for a byte of page content, 1: as it is
+    :ivar compressed_rate: bytes/s of page content that threads compress;
+        what exceeds it goes as it is
     """
 
     unique: float
@@ -108,6 +111,22 @@ class Case:
     begun: bool = False
     disk_bytes: float = 0.0
     disk_write_rate: float = 0.0
+    share: float = 1.0
+    compressed_rate: float = math.inf
+
+    def wire(self, link: float) -> float:
+        """Return bytes on the link for a byte of page content.
+
+        :param link: its rate
+        """
+        header = PAGE_HEADER / self.page_size
+        if self.share >= 1.0:
+            return 1 + header
+        if self.compressed_rate * self.share >= link:
+            return self.share + header
+        # Compressed pages, and beside them so many more as there is room.
+        pages = link + self.compressed_rate * (1 - self.share)
+        return link / pages + header
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +181,7 @@ def pass_over(case: Case, unique: float, duplicate: float) -> _Pass:
     :param duplicate: bytes of pages that go as records
     """
     page = case.page_size
-    wire = 1 + PAGE_HEADER / page
+    wire = case.wire(case.link)
     records = duplicate / page * RECORD
     content = unique * wire + records
     time = content / case.link + duplicate / DIGEST
@@ -295,7 +314,7 @@ class _Memory:
     def _end(self, how: str, pending: float) -> Outcome:
         """Send the pending pages, with the guest stopped or moved."""
         case = self._case
-        wire = pending * (1 + PAGE_HEADER / case.page_size)
+        wire = pending * case.wire(case.final_link)
         rest = wire / case.final_link
         stopped = case.devices + (MIRROR_END if case.disk_bytes else 0.0)
         self._bytes += wire

@@ -20,6 +20,7 @@ MAX_RATE = 1e12
 MAX_TIME = 1e9
 MAX_DISKS = 512
 MAX_SHARERS = 1000
+MAX_PROCESSORS = 65536.0
 _PAGE_SIZES = (4096, 8192, 16384, 65536)
 _MAX_STEPS = 1000
 
@@ -54,6 +55,7 @@ def normal(given: facts.Facts) -> facts.Facts:
     return dataclasses.replace(
         given, guest=_guest(given.guest),
         disks=tuple(map(_disk, given.disks[:MAX_DISKS])),
+        source=_end(given.source), destination=_end(given.destination),
         link=facts.Link(configured=rate(given.link.configured),
                         measured=rate(given.link.measured),
                         host_limit=rate(given.link.host_limit),
@@ -82,7 +84,14 @@ def _guest(guest: facts.Guest) -> facts.Guest:
                          else number(written, MAX_RATE)),
         in_use=in_use,
         in_use_error=min(number(guest.in_use_error, MAX_BYTES), memory),
-        valid_share=share(guest.valid_share))
+        valid_share=share(guest.valid_share),
+        compressed_share=share(guest.compressed_share))
+
+
+def _end(end: facts.End) -> facts.End:
+    return dataclasses.replace(
+        end, processors=(None if end.processors is None
+                         else number(end.processors, MAX_PROCESSORS)))
 
 
 def _disk(disk: facts.Disk) -> facts.Disk:

@@ -9,6 +9,8 @@ STOCK = 'stock'
 SHARED_NAS = 'shared_nas'
 PAGE_CACHE = 'page_cache'
 SNAPSHOT = 'snapshot'
+#: Leaves nothing out either, and compresses what is sent.
+COMPRESS = 'compress'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +86,7 @@ class PlanDisk:
 class Plan:
     """The planner's decision for one migration.
 
-    :ivar strategy: stock, shared_nas; later page_cache, snapshot
+    :ivar strategy: stock, shared_nas, page_cache, compress
     :ivar disks: exceptions to copy, argument disks of x-dedup-arm
     :ivar copy: default of x-dedup-arm
     :ivar resend: whether the link may take over from storage
@@ -98,6 +100,8 @@ class Plan:
         they are
     :ivar fetch_rate: bytes/s the destination may read, 0: no limit
     :ivar fetch_iops: reads a second it may begin, 0: no limit
+    :ivar compression_threads: that may compress what goes through the
+        link; 0: nothing is compressed
     """
 
     strategy: str
@@ -111,3 +115,4 @@ class Plan:
     max_downtime_limit_ms: float | None = None
     fetch_rate: int = 0
     fetch_iops: int = 0
+    compression_threads: int = 0

@@ -25,6 +25,10 @@ SENDER = 2e9
 TLS_SENDER = 0.4e9
 #: The destination: reading, verifying, placing.
 VERIFY = 0.8e9
+#: A thread that compresses with zstd -1, of what goes in.
+COMPRESS = 0.4e9
+#: Threads that a migration may take; QEMU's own limit is higher.
+MOST_THREADS = 4
 
 #: Bytes of a QEMU process that are not the guest's memory, if only its RSS
 #: is known.
@@ -48,7 +52,8 @@ class _Assumption:
     and own: how many times OWN is subtracted from it; working_set: share
     of memory in use that the guest writes to again and again; left,
     devices: see model.Case; switch_over: a factor on
-    facts.Options.switch_over
+    facts.Options.switch_over; compressed: a factor on the share that a
+    sample found to remain
     """
 
     measured: float
@@ -67,6 +72,7 @@ class _Assumption:
     left: float
     devices: float
     switch_over: float
+    compressed: float
 
 
 #: QEMU sends about 5 % more than its limit says; the shared storage
@@ -77,21 +83,22 @@ _LIKELY = _Assumption(measured=1.0, configured=1.05, unknown=1.0,
                       storage=0.9, storage_unknown=1.0, scattered=0.05,
                       valid=0.99, sampled=1.0, dirty=1.2, errors=0.0,
                       in_use=1.0, own=1.0, working_set=0.25, left=0.5,
-                      devices=0.02, switch_over=1.0)
+                      devices=0.02, switch_over=1.0, compressed=1.05)
 _BETTER = _Assumption(measured=1.1, configured=1.1, unknown=10.0,
                       storage=1.0, storage_unknown=10.0, scattered=0.0,
                       valid=1.0, sampled=1.05, dirty=0.7, errors=-2.0,
                       in_use=0.9, own=1.5, working_set=0.1, left=0.0,
-                      devices=0.005, switch_over=0.3)
+                      devices=0.005, switch_over=0.3, compressed=0.7)
 _WORSE = _Assumption(measured=0.85, configured=0.85, unknown=0.1,
                      storage=0.4, storage_unknown=0.1, scattered=0.5,
                      valid=0.7, sampled=0.85, dirty=3.0, errors=2.0,
                      in_use=1.0, own=0.0, working_set=1.0, left=1.0,
-                     devices=0.06, switch_over=2.5)
+                     devices=0.06, switch_over=2.5, compressed=1.6)
 
 
 def predict(known: facts.Facts, disks: Sequence[facts.Disk] = (),
-            max_downtime_ms: float = math.inf) -> plan.Prediction:
+            max_downtime_ms: float = math.inf,
+            threads: int = 0) -> plan.Prediction:
     """Return plan.Prediction.
 
     :param known: normal Facts
@@ -99,8 +106,10 @@ def predict(known: facts.Facts, disks: Sequence[facts.Disk] = (),
         is a stock migration
     :param max_downtime_ms: the highest limit that adapt_downtime_limit
         may lead to
+    :param threads: that compress what goes through the link, 0: none
     """
-    outcomes = [model.migrate(_case(known, disks, assumed, max_downtime_ms))
+    outcomes = [model.migrate(_case(known, disks, assumed, max_downtime_ms,
+                                    threads))
                 for assumed in (_BETTER, _LIKELY, _WORSE)]
     likely = outcomes[1]
     return plan.Prediction(
@@ -109,6 +118,12 @@ def predict(known: facts.Facts, disks: Sequence[facts.Disk] = (),
         converges=likely.end == model.PRECOPY, end=likely.end,
         storage_bytes=likely.storage_bytes, disk_bytes=likely.disk_bytes,
         disk_time=likely.disk_time)
+
+
+def threads(known: facts.Facts) -> int:
+    """Return how many may compress: what the source has idle, at least 1."""
+    idle = known.source.processors
+    return max(1, min(MOST_THREADS, int(idle or 0)))
 
 
 def duplicate_bytes(known: facts.Facts,
@@ -175,10 +190,12 @@ def _band(outcomes: Sequence[model.Outcome], name: str) -> plan.Band:
 
 
 def _case(known: facts.Facts, disks: Sequence[facts.Disk],
-          assumed: _Assumption, max_downtime_ms: float) -> model.Case:
+          assumed: _Assumption, max_downtime_ms: float,
+          threads: int) -> model.Case:
     guest, options = known.guest, known.options
     unique, duplicate, zero = _memory(known, disks, assumed)
     link, final_link = _link(known, assumed)
+    share, compressed = _compression(known, assumed, threads)
     to_copy = (sum(disk.to_copy for disk in known.disks)
                if options.block_migration else 0.0)
     written = guest.disk_write_rate or 0.0
@@ -199,7 +216,25 @@ def _case(known: facts.Facts, disks: Sequence[facts.Disk],
         postcopy=options.postcopy,
         auto_converge=options.auto_converge, timeout=options.timeout,
         force_complete=options.force_complete, disk_bytes=to_copy,
-        disk_write_rate=written)
+        disk_write_rate=written, share=share, compressed_rate=compressed)
+
+
+def _compression(known: facts.Facts, assumed: _Assumption,
+                 threads: int) -> tuple[float, float]:
+    """Return the share that remains, and bytes/s that are compressed.
+
+    Threads get no more processors than are idle at either host; the
+    destination needs a third of what the source does.
+    """
+    share = known.guest.compressed_share
+    if not threads or share is None:
+        return 1.0, math.inf
+    ends = [float(threads)]
+    if known.source.processors is not None:
+        ends.append(max(known.source.processors, 0.25))
+    if known.destination.processors is not None:
+        ends.append(3 * max(known.destination.processors, 0.25))
+    return min(1.0, share * assumed.compressed), COMPRESS * min(ends)
 
 
 def extra_downtime(options: facts.Options) -> float:

@@ -30,6 +30,8 @@ DISARM = 'disarm'
 _EVIDENCE = 4096
 #: If storage delivers less than that share of them, it is no help.
 _HELP = 0.05
+#: No memory is taken to compress better.
+_LEAST_SHARE = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +54,8 @@ class Observation:
     :ivar fetched: pages that storage has delivered
     :ivar nacks: pages that it could not deliver
     :ivar resent: pages the link has sent because storage was slower
+    :ivar share: bytes on the link for a byte of page content; 1: nothing
+        is compressed
     :ivar active: whether records are being sent
     :ivar postcopy: whether the guest runs at the destination already
     """
@@ -71,6 +75,7 @@ class Observation:
     fetched: int = 0
     nacks: int = 0
     resent: int = 0
+    share: float = 1.0
     active: bool = True
     postcopy: bool = False
 
@@ -121,7 +126,17 @@ def observe(progress: Any, time: float,
         backlog=source.peer_backlog, fetched=source.storage_pages,
         nacks=source.nack_digest + source.nack_io,
         resent=source.resent_pages, active=source.state == 'active',
+        share=_share(source, progress.pages.peer, page),
         **common)
+
+
+def _share(source: Any, peer: int, page: int) -> float:
+    """Return bytes on the link for a byte of content, 1 if not known."""
+    pages = min(source.compressed_pages, peer)
+    if not pages:
+        return 1.0
+    plain = (peer - pages) * page
+    return min(1.0, (source.compressed_bytes + plain) / (peer * page))
 
 
 def replan(plan: planner_plan.Plan, given: facts.Facts,
@@ -170,7 +185,9 @@ def progress(plan: planner_plan.Plan | None, given: facts.Facts | None,
 def _plain(now: Observation) -> float:
     """Return the seconds left if nothing but the rate is known."""
     rate = normal.rate(now.link_rate)
+    share = normal.share(now.share)
     rest = (normal.number(now.remaining, normal.MAX_BYTES)
+            * (1.0 if share is None else share)
             + normal.number(now.disk_remaining, normal.MAX_BYTES))
     return rest / rate if rate and (now.rounds or rest) else math.inf
 
@@ -197,6 +214,7 @@ def _left(plan: planner_plan.Plan, given: facts.Facts,
              or predict.dirty_rate(known))
     unique, duplicate, zero = _memory_left(plan, known, now)
     if now.postcopy:
+        # what is sent in post-copy is not compressed
         return (unique + duplicate) / link
     options = known.options
     outcome = model.migrate(model.Case(
@@ -213,8 +231,20 @@ def _left(plan: planner_plan.Plan, given: facts.Facts,
         auto_converge=options.auto_converge,
         timeout=(None if options.timeout is None
                  else max(0.0, options.timeout - time)),
-        force_complete=options.force_complete, begun=True))
+        force_complete=options.force_complete, begun=True,
+        share=_expected_share(plan, known, now)))
     return outcome.time + disks / link
+
+
+def _expected_share(plan: planner_plan.Plan, known: facts.Facts,
+                    now: Observation) -> float:
+    """As seen so far; before anything was compressed, as the plan has it."""
+    seen = normal.share(now.share)
+    if seen is not None and seen < 1.0:
+        return max(seen, _LEAST_SHARE)
+    if plan.compression_threads and now.active and not now.sent:
+        return known.guest.compressed_share or 1.0
+    return 1.0
 
 
 def _before_memory(plan: planner_plan.Plan, disks: float, link: float,
@@ -249,7 +279,8 @@ def _memory_left(plan: planner_plan.Plan, known: facts.Facts,
     outstanding = normal.number(now.outstanding, most)
     if now.rounds > 1:
         return remaining, outstanding, 0.0
-    leaves_out = plan.strategy != planner_plan.STOCK and now.active
+    leaves_out = now.active and plan.strategy not in (
+        planner_plan.STOCK, planner_plan.COMPRESS)
     shares = predict.memory(known, _disks(known) if leaves_out else ())
     rest = [max(0.0, share - normal.number(done, most))
             for share, done in zip(shares, (now.sent, now.recorded, now.zero),

@@ -118,9 +118,12 @@ def _downtime_ms(latest: hypervisor.Progress,
 def _used(operation: operations.Operation,
           source: statistics.SourceStatistics | None) -> str:
     """Return the strategy that had an effect."""
-    if operation.plan is None or source is None or not source.record_pages:
+    if operation.plan is None or source is None:
         return planner_plan.STOCK
-    return operation.plan.strategy
+    if source.record_pages:
+        return operation.plan.strategy
+    return (planner_plan.COMPRESS if source.compressed_pages
+            else planner_plan.STOCK)
 
 
 def _finished_at(operation: operations.Operation

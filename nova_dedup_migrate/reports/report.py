@@ -132,9 +132,9 @@ class Report:
     :ivar phase: of the operation, see operations.operation
     :ivar progress: of a running migration; null if not known yet
     :ivar error: of Nova's live migration, '' if it had none
-    :ivar strategy_requested: auto, shared_nas, page_cache, snapshot, off
+    :ivar strategy_requested: one of planner.facts.STRATEGIES
     :ivar strategy_source: where it is set: flavor, image, nova.conf
-    :ivar strategy_used: stock, shared_nas, page_cache
+    :ivar strategy_used: stock, shared_nas, page_cache, compress
     :ivar fallback_reason: why it is, or became, an ordinary migration
     :ivar page_cache: outcome of the request for the guest's page-cache
         listing, see pagecache.answer; null if the migration failed before

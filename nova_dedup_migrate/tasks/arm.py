@@ -54,7 +54,10 @@ class Arm(base.Task):
                 self._guest.arm_dedup(
                     copy=plan.copy, resend=plan.resend,
                     disks=[_argument(disk) for disk in plan.disks],
-                    fetch_rate=plan.fetch_rate, fetch_iops=plan.fetch_iops)
+                    fetch_rate=plan.fetch_rate, fetch_iops=plan.fetch_iops,
+                    records=plan.strategy != planner_plan.COMPRESS,
+                    compression=({'threads': plan.compression_threads}
+                                 if plan.compression_threads else None))
                 return
             except errors.QmpError as error:
                 if (_BUSY not in error.description

@@ -20,9 +20,32 @@ class OptionsTest(base.TestCase):
 
     def test_defaults(self):
         chosen, given = options.parse([])
-        self.assertEqual(options.Options(), chosen)
+        self.assertEqual(options.Options(compress=True), chosen)
         self.assertEqual(25_000_000, chosen.link_bytes_per_s)
         self.assertTrue(chosen.migration().paused)
+
+    def test_runs_that_can_be_had(self):
+        for arguments, runs in (
+                ([], ('stock', 'zstd', 'dedup')),
+                (['--runs', 'dedup'], ('dedup',)),
+                (['--postcopy'], ('stock', 'dedup')),
+                (['--xbzrle'], ('stock', 'dedup')),
+                (['--multifd', '2', '--compression', 'zlib'],
+                 ('stock', 'dedup'))):
+            self.assertEqual(runs, options.parse(arguments)[0].runs)
+
+    def test_rival(self):
+        migration = options.parse([])[0].rival().migration()
+        self.assertEqual((2, 'zstd'), (migration.multifd_channels,
+                                       migration.multifd_compression))
+
+    def test_compression(self):
+        chosen, _ = options.parse([])
+        self.assertEqual({}, chosen.qmp_compression)
+        chosen, _ = options.parse(['--no-compression'])
+        self.assertIsNone(chosen.qmp_compression)
+        self.assertEqual({'level': 3}, options.Options(
+            compress=True, compress_level=3).qmp_compression)
 
     def test_unlimited_link(self):
         chosen, _ = options.parse(['--link', '0'])

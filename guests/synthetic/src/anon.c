@@ -15,6 +15,12 @@ static uint64_t start_of(uint64_t page)
     return pattern_start(config.seed, ANON_OBJECT, page, versions[page]);
 }
 
+static void fill_page(uint64_t page)
+{
+    (config.incompressible ? pattern_fill : pattern_fill_plain)(
+        memory + page * PAGE_BYTES, start_of(page));
+}
+
 static void *reserve(uint64_t bytes)
 {
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -36,7 +42,7 @@ void anon_fill(void)
     memory = reserve(pages * PAGE_BYTES);
     versions = reserve(pages * sizeof(*versions));
     for (uint64_t page = 0; page < pages; page++) {
-        pattern_fill(memory + page * PAGE_BYTES, start_of(page));
+        fill_page(page);
     }
 }
 
@@ -44,7 +50,8 @@ static void verify_page(uint64_t page)
 {
     const uint64_t *words = (void *)(memory + page * PAGE_BYTES);
     uint64_t expected;
-    int wrong = pattern_check(words, start_of(page), &expected);
+    int wrong = (config.incompressible ? pattern_check : pattern_check_plain)(
+        words, start_of(page), &expected);
 
     if (wrong >= 0) {
         note_error("anonymous memory, offset %llu: expected %016llx, "
@@ -90,6 +97,6 @@ uint64_t anon_write_some(void)
     random_state = pattern_next(random_state);
     page = random_state % set;
     versions[page]++;
-    pattern_fill(memory + page * PAGE_BYTES, start_of(page));
+    fill_page(page);
     return PAGE_BYTES;
 }

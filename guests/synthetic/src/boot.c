@@ -105,6 +105,8 @@ bool size_option(const char *word, struct config *into)
         into->anon = number * MIB;
     } else if (length == 4 && !strncmp(word, "seed", 4)) {
         into->seed = number;
+    } else if (length == 14 && !strncmp(word, "incompressible", 14)) {
+        into->incompressible = number;
     } else if (length == 5 && !strncmp(word, "disks", 5)) {
         into->disks = number < MAX_DISKS ? number : MAX_DISKS;
     } else {

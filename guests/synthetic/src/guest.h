@@ -11,6 +11,8 @@
  *   workload.rate=KB/s    writers' rate (default 0: as fast as possible)
  *   workload.readrate=KB/s  verification rate, likewise (0)
  *   workload.seed=N       pattern of anonymous memory (1)
+ *   workload.incompressible=1  anonymous memory that nothing makes smaller
+ *                         (0: it compresses as a real guest's)
  *   workload.disks=N      data disks to wait for (1)
  *   workload.channel=DEV  e.g. ttyS1; default: the virtio-serial port called
  *                         "workload", else ttyS1, else ttyS0
@@ -76,6 +78,7 @@ struct config {
     uint64_t rate;          /* bytes a second, 0: no limit */
     uint64_t readrate;      /* bytes a second, 0: no limit */
     uint64_t seed;
+    bool incompressible;
     unsigned disks;
     char channel[32];
 };

@@ -25,6 +25,10 @@ class PatternTest(base.TestCase):
             done = subprocess.run([tool, '-', *map(str, place)],
                                   capture_output=True, check=True)
             self.assertEqual(pattern.page(*place), done.stdout, place)
+            done = subprocess.run([tool, '-', *map(str, place), 'plain'],
+                                  capture_output=True, check=True)
+            self.assertEqual(pattern.page(*place, plain=True), done.stdout,
+                             place)
 
     def test_pages_differ_in_every_argument(self):
         pages = {pattern.page(*place) for place in (
@@ -35,6 +39,13 @@ class PatternTest(base.TestCase):
     def test_cannot_be_compressed(self):
         data = b''.join(pattern.page(1, 0, n) for n in range(16))
         self.assertGreater(len(zlib.compress(data, 9)), len(data))
+
+    def test_compresses_as_a_real_guest(self):
+        """Zlib makes about as much of it as zstd -1."""
+        data = b''.join(pattern.page(1, pattern.ANON_OBJECT, n, plain=True)
+                        for n in range(64))
+        self.assertLess(len(zlib.compress(data, 1)), 0.25 * len(data))
+        self.assertGreater(len(zlib.compress(data, 9)), 0.15 * len(data))
 
     def test_files_of_a_disk(self):
         tool = self.fill_tool()

@@ -229,3 +229,48 @@ class SampleTest(case.MigrationCase):
             error = self.assertRaises(errors.QmpError,
                                       one.source.sample_hints, pages)
             self.assertIn('1 to 4096', str(error))
+
+
+class MemoryTest(case.MigrationCase):
+    """What a sample of the memory holds: x-dedup-sample-compression."""
+
+    def sample(self, one):
+        """Return a sample of all memory; QEMU ends after half a second."""
+        def complete():
+            found = one.source.sample_compression(65536)
+            return found if found.pages >= 8192 else None
+        return self.eventually(complete, 'all memory sampled')
+
+    def booted(self, noise, track=True):
+        one = self.rig(noise=noise)
+        one.boot(track=track)
+        one.guest.hum(0)
+        one.read_pages(case.ALL)
+        return one
+
+    def test_pages_of_all_kinds(self):
+        one = self.booted(noise=scripted.PAGE)
+        found = self.sample(one)
+        self.assertGreaterEqual(found.hinted_pages, len(case.ALL))
+        self.assertGreater(found.zero_pages, 0.8 * found.pages)
+        self.assertGreater(found.sampled_pages, 0)
+        self.assertLess(found.ratio, 1.0)
+
+    def test_noise_and_text(self):
+        """Without hints all pages are compressed."""
+        ratios = []
+        for noise in scripted.PAGE, scripted.PAGE // 8:
+            one = self.booted(noise, track=False)
+            found = self.sample(one)
+            one.source.destroy()
+            self.assertGreaterEqual(found.sampled_pages, len(case.ALL))
+            self.assertEqual(0, found.hinted_pages)
+            ratios.append(found.ratio)
+        self.assertLess(ratios[1], 0.8 * ratios[0])
+
+    def test_bad_numbers(self):
+        one = self.rig()
+        one.boot()
+        for pages in 0, 65537:
+            self.assertRaises(errors.QmpError, one.source.sample_compression,
+                              pages)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import contextlib
+import dataclasses
 from unittest import mock
 
 import libvirt
@@ -96,7 +97,11 @@ class FactsCollectorTest(base.TestCase):
             statistics.DiskHints('ua-7ba3cb1f', 40, 3, 0))
         self.instance = objects.Instance(
             uuid='22222222-0000-4000-8000-000000000002',
-            vm_state=vm_states.ACTIVE)
+            vm_state=vm_states.ACTIVE, system_metadata={},
+            flavor=objects.Flavor(extra_specs={}))
+        self.guest.sample_compression.return_value = statistics.CompressionSample(
+            pages=4096, zero_pages=96, hinted_pages=2000,
+            sampled_pages=2000, compressed_bytes=2000 * 1024)
         self.data = objects.LibvirtLiveMigrateData(
             block_migration=False, bdms=[])
         self.operation = fakes.operation()
@@ -126,9 +131,46 @@ class FactsCollectorTest(base.TestCase):
                 raise errors.AgentUnavailable(host, 'no answer within 2 s')
         self.agents.hello.side_effect = hello
 
+    def test_compressed_share(self):
+        self.assertEqual(0.25, self.collect().guest.compressed_share)
+
+    def test_too_few_pages_to_compress(self):
+        self.guest.sample_compression.return_value = statistics.CompressionSample(
+            pages=4096, zero_pages=4033, sampled_pages=63,
+            compressed_bytes=63)
+        self.assertIsNone(self.collect().guest.compressed_share)
+
+    def test_qemu_cannot_sample(self):
+        self.guest.sample_compression.side_effect = (
+            hypervisor_errors.DedupNotSupported(name='x'))
+        self.assertIsNone(self.collect().guest.compressed_share)
+        self.assertEqual([], self.operation.warnings)
+        self.guest.sample_compression.side_effect = hypervisor_errors.WaitTimeout(
+            what='sampling', seconds=1)
+        self.assertIsNone(self.collect().guest.compressed_share)
+        self.assertEqual(1, len(self.operation.warnings))
+
+    def test_compression(self):
+        found = self.collect().options
+        self.assertEqual(('auto', 'nova.conf'), (
+            found.compression, found.compression_source))
+        self.conf.config(group='dedup_migrate', compression='off')
+        self.instance.system_metadata = {
+            'image_dedup_migrate:compression': 'zstd'}
+        found = self.collect().options
+        self.assertEqual(('zstd', 'image'), (
+            found.compression, found.compression_source))
+
+    def test_processors_of_the_source(self):
+        with mock.patch('os.getloadavg', autospec=True,
+                        return_value=(1e6, 0.0, 0.0)):
+            self.assertEqual(0.0, self.collect().source.processors)
+
     def test_ends(self):
         found = self.collect()
-        self.assertEqual(facts.End('here', True, '10.0.13'), found.source)
+        self.assertEqual(
+            facts.End('here', True, '10.0.13'),
+            dataclasses.replace(found.source, processors=None))
         self.assertEqual(facts.End('there', True, '10.0.13'),
                          found.destination)
         context, host, request = self.agents.facts.call_args.args
@@ -144,7 +186,8 @@ class FactsCollectorTest(base.TestCase):
         self.assertEqual(facts.Guest(
             memory=1 << 30, resident=1 << 28, hint_pages=4000,
             dirty_rate=6e6, map_pages=10, disk_write_rate=3e6, in_use=8e8,
-            in_use_error=2e7, valid_share=0.9375), found.guest)
+            in_use_error=2e7, valid_share=0.9375, compressed_share=0.25),
+            found.guest)
         self.assertEqual(2e7, found.link.measured)
         context, host, request = self.agents.survey.call_args.args
         self.assertEqual(
@@ -162,7 +205,7 @@ class FactsCollectorTest(base.TestCase):
         found = self.collect()
         self.assertEqual(facts.Guest(
             memory=1 << 30, resident=1 << 28, hint_pages=0, dirty_rate=0.0,
-            map_pages=0), found.guest)
+            map_pages=0, compressed_share=0.25), found.guest)
         self.assertEqual({0}, {disk.hint_pages for disk in found.disks})
         self.link_rate.assert_called_once_with('there')
         self.assertEqual(1.25e7, found.link.measured)
@@ -182,7 +225,8 @@ class FactsCollectorTest(base.TestCase):
         self.assertEqual(facts.Guest(
             memory=1 << 30, resident=1 << 28, hint_pages=100,
             dirty_rate=5.5 * (1 << 20), map_pages=40, disk_write_rate=0.0,
-            in_use=9e8, in_use_error=1e7, valid_share=0.75), found.guest)
+            in_use=9e8, in_use_error=1e7, valid_share=0.75,
+            compressed_share=0.25), found.guest)
         self.assertEqual(1.25e7, found.link.measured)
         self.assertTrue(found.destination.patched)
         self.assertEqual([], self.operation.warnings)

@@ -8,12 +8,12 @@ from nova_dedup_migrate.planner import facts
 from nova_dedup_migrate.tests import base
 
 
-def instance(flavor=None, image=None):
+def instance(flavor=None, image=None, name='strategy'):
     extra, metadata = {}, {'image_os_distro': 'debian'}
     if flavor is not None:
-        extra['dedup_migrate:strategy'] = flavor
+        extra['dedup_migrate:%s' % name] = flavor
     if image is not None:
-        metadata['image_dedup_migrate:strategy'] = image
+        metadata['image_dedup_migrate:%s' % name] = image
     return objects.Instance(flavor=objects.Flavor(extra_specs=extra),
                             system_metadata=metadata)
 
@@ -39,14 +39,39 @@ class StrategyTest(base.TestCase):
         self.check(('auto', 'nova.conf'), image='x' * 10000)
 
 
+class CompressionTest(base.TestCase):
+
+    def check(self, expected, **given):
+        self.assertEqual(expected, strategy.compression_of(
+            instance(name='compression', **given), 'auto'))
+
+    def test_precedence(self):
+        self.check(('auto', 'nova.conf'))
+        self.check(('off', 'image'), image='off')
+        self.check(('zstd', 'flavor'), flavor='zstd', image='off')
+        self.check(('off', 'image'), flavor='gzip', image='off')
+
+    def test_not_the_strategy(self):
+        self.assertEqual(('auto', 'nova.conf'), strategy.of_instance(
+            instance(name='compression', flavor='off'), 'auto'))
+
+
 class ExtraSpecTest(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.validator, = extra_specs.register()
+        self.validator, self.compression = extra_specs.register()
 
     def test_name(self):
         self.assertEqual('dedup_migrate:strategy', self.validator.name)
+        self.assertEqual('dedup_migrate:compression', self.compression.name)
+
+    def test_compression(self):
+        for name in facts.COMPRESSIONS:
+            self.compression.validate('dedup_migrate:compression', name)
+        self.assertRaises(exception.ValidationError,
+                          self.compression.validate,
+                          'dedup_migrate:compression', 'lz4')
 
     def test_known(self):
         for name in facts.STRATEGIES:

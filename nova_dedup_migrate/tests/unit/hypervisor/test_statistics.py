@@ -138,3 +138,37 @@ class IncomingEventTest(base.TestCase):
         for data in (None, {}, {'info': 1}, {'info': {'reads': -1}}):
             self.assertRaises(errors.MalformedReply,
                               statistics.IncomingStatistics.from_event, data)
+
+
+class MemorySampleTest(base.TestCase):
+
+    GOOD = {'pages': 4096, 'zero-pages': 1000, 'hinted-pages': 2000,
+            'sampled-pages': 1000, 'compressed-bytes': 1000 * 1024}
+
+    def test_ratio(self):
+        found = statistics.CompressionSample.from_qmp({**self.GOOD, 'later': 1})
+        self.assertEqual(0.25, found.ratio)
+
+    def test_too_few_pages(self):
+        found = statistics.CompressionSample.from_qmp(
+            {**self.GOOD, 'sampled-pages': 63})
+        self.assertIsNone(found.ratio)
+
+    def test_never_more_than_all(self):
+        found = statistics.CompressionSample.from_qmp(
+            {**self.GOOD, 'compressed-bytes': 1 << 40})
+        self.assertEqual(1.0, found.ratio)
+
+    def test_malformed(self):
+        for changes in {'zero-pages': 2000}, {'pages': -1}, {'pages': 'x'}:
+            self.assertRaises(errors.MalformedReply,
+                              statistics.CompressionSample.from_qmp,
+                              {**self.GOOD, **changes})
+
+
+class CompressionRatioTest(base.TestCase):
+
+    def test_ratio(self):
+        self.assertEqual(1.0, statistics.SourceStatistics().compression_ratio)
+        self.assertEqual(0.5, statistics.SourceStatistics(
+            compressed_pages=2, compressed_bytes=4096).compression_ratio)

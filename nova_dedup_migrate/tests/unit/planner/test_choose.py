@@ -183,8 +183,8 @@ class DowntimeTest(base.TestCase):
         """If raising the limit is what takes too long, it is left."""
         real = predict.predict
 
-        def longer(known, disks=(), *args):
-            made = real(known, disks, *args)
+        def longer(known, disks=(), *args, **given):
+            made = real(known, disks, *args, **given)
             if disks and known.options.adapt_downtime_limit:
                 return dataclasses.replace(
                     made, downtime=plan.Band(9.0, 9.0, 9.0))
@@ -290,3 +290,90 @@ class HostileTest(base.TestCase):
         if made.strategy != plan.STOCK and made.stock.completes:
             self.assertLess(made.prediction.time.likely,
                             made.stock.time.likely, given)
+
+
+class CompressionTest(base.TestCase):
+
+    def choose(self, share=0.2, disks=None, link=(), options=(), idle=2.0,
+               **guest):
+        known = cases.make(
+            guest={'compressed_share': share, **guest}, disks=disks,
+            link=link, options=options)
+        return choose.choose(dataclasses.replace(
+            known, source=dataclasses.replace(known.source,
+                                              processors=idle)))
+
+    def test_beside_records(self):
+        made = self.choose()
+        plain = self.choose(options={'compression': 'off'})
+        self.assertEqual(plan.SHARED_NAS, made.strategy)
+        self.assertEqual(2, made.compression_threads)
+        self.assertEqual(0, plain.compression_threads)
+        self.assertLess(made.prediction.time.likely,
+                        0.5 * plain.prediction.time.likely)
+        self.assertLess(made.prediction.bytes.likely,
+                        0.3 * plain.prediction.bytes.likely)
+        self.assertIn('compressing the rest with 2 threads',
+                      ' '.join(made.explanation))
+        self.assertIn('with compression', made.explanation[-1])
+
+    def test_nothing_to_leave_out(self):
+        made = self.choose(disks=(), hint_pages=0)
+        self.assertEqual(plan.COMPRESS, made.strategy)
+        self.assertEqual((), made.disks)
+        self.assertLess(made.prediction.time.likely,
+                        0.3 * made.stock.time.likely)
+
+    def test_strategy_compress(self):
+        made = self.choose(options={'strategy': 'compress'})
+        self.assertEqual(plan.COMPRESS, made.strategy)
+        self.assertEqual(0.0, made.prediction.storage_bytes)
+        made = self.choose(options={'strategy': 'compress',
+                                    'compression': 'off',
+                                    'compression_source': 'flavor'})
+        self.assertEqual(plan.STOCK, made.strategy)
+        self.assertIn('compression off is set in flavor', made.reason)
+
+    def test_not_known(self):
+        made = self.choose(share=None)
+        self.assertEqual(plan.SHARED_NAS, made.strategy)
+        self.assertEqual(0, made.compression_threads)
+        made = self.choose(share=None, options={'strategy': 'compress'})
+        self.assertEqual(plan.STOCK, made.strategy)
+        self.assertIn('how well the memory compresses', made.reason)
+
+    def test_does_not_compress(self):
+        self.assertEqual(0, self.choose(share=0.9).compression_threads)
+
+    def test_link_that_is_faster(self):
+        fast = {'configured': None, 'measured': 2e10}
+        made = self.choose(link=fast, options={'strategy': 'compress'})
+        stock = predict.predict(cases.make(link=fast))
+        self.assertLessEqual(made.prediction.time.likely,
+                             stock.time.likely)
+        made = self.choose(link=fast, disks=(), idle=0.0)
+        self.assertLessEqual(made.prediction.time.likely,
+                             stock.time.likely)
+
+    def test_never_slower(self):
+        for rate in 1e6, 1e8, 1e9, 4e9, 2e10:
+            for compression in 'auto', 'zstd':
+                for share in 0.05, 0.2, 0.6, 0.84:
+                    made = self.choose(
+                        share=share, options={'compression': compression},
+                        link={'configured': None, 'measured': rate})
+                    plain = self.choose(
+                        options={'compression': 'off'},
+                        link={'configured': None, 'measured': rate})
+                    self.assertLessEqual(made.prediction.time.likely,
+                                         plain.prediction.time.likely)
+
+    def test_busy_source(self):
+        """One thread that gets what a processor has left."""
+        made = self.choose(idle=0.0)
+        self.assertEqual(1, made.compression_threads)
+
+    def test_nonsense(self):
+        for share in -1, 7, 'x', float('nan'):
+            made = self.choose(share=share, idle=float('nan'))
+            self.assertIn(made.strategy, (plan.SHARED_NAS, plan.COMPRESS))

@@ -187,3 +187,28 @@ class MigrateTest(base.TestCase):
                     self.assertLess(model.migrate(case).time,
                                     model.migrate(stock).time * 1.05,
                                     (share, storage, link))
+
+
+class CompressionTest(base.TestCase):
+
+    def case(self, **changes):
+        return model.Case(**{
+            'unique': 1e9, 'duplicate': 0.0, 'zero': 0.0, 'link': 1e7,
+            'final_link': 1e7, 'storage': 1e8, 'dirty_rate': 0.0, **changes})
+
+    def test_what_remains(self):
+        plain = model.migrate(self.case())
+        small = model.migrate(self.case(share=0.2, compressed_rate=4e8))
+        self.assertAlmostEqual(0.2, small.bytes / plain.bytes, 2)
+        self.assertLess(small.time, 0.22 * plain.time)
+
+    def test_link_that_is_faster_than_threads(self):
+        """What they do not get done goes as it is: it is never slower."""
+        for link in 1e7, 1e8, 1e9, 1e10:
+            for rate in 1e6, 1e8, 1e10:
+                case = self.case(share=0.2, compressed_rate=rate)
+                header = model.PAGE_HEADER / case.page_size
+                self.assertLessEqual(case.wire(link), 1 + header)
+                self.assertGreaterEqual(case.wire(link), 0.2)
+        slow = self.case(share=0.2, compressed_rate=1e6).wire(1e9)
+        self.assertGreater(slow, 0.99)

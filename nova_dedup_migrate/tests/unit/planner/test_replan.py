@@ -101,6 +101,15 @@ class ObserveTest(base.TestCase):
         now = replan.observe(progress.Progress(status='active'), 3.0)
         self.assertFalse(now.postcopy)
 
+    def test_compression(self):
+        """Pages that did not compress count, too."""
+        source = statistics.SourceStatistics(
+            state='active', compressed_pages=8, compressed_bytes=8 * 1024)
+        now = replan.observe(progress.Progress(
+            pages=progress.PagePaths(peer=10),
+            dedup=statistics.DedupStatistics(source=source)), 3.0)
+        self.assertEqual(0.4, now.share)
+
     def test_dedup(self):
         source = statistics.SourceStatistics(
             state='active', outstanding=3, peer_read_rate=7, peer_backlog=2,

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
 import errno
 from unittest import mock
 
@@ -6,6 +7,7 @@ from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.operations import errors as operation_errors
 from nova_dedup_migrate.operations import operation as operations
+from nova_dedup_migrate.planner import plan
 from nova_dedup_migrate.tasks import arm
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.operations import samples
@@ -41,8 +43,17 @@ class ArmTest(base.TestCase):
             copy='shared', resend=True, disks=[
                 {'device': 'virtio-disk0', 'copy': 'shared', 'use': True},
                 {'device': 'virtio-disk1', 'copy': 'own', 'use': False}],
-            fetch_rate=0, fetch_iops=0)
+            fetch_rate=0, fetch_iops=0, records=True, compression=None)
         self.assertEqual([operations.UNDO_ARM], self.undo)
+
+    def test_compression(self):
+        self.operation.plan = dataclasses.replace(
+            self.operation.plan, strategy=plan.COMPRESS, disks=(),
+            compression_threads=3)
+        self.task.execute()
+        self.guest.arm_dedup.assert_called_once_with(
+            copy='shared', resend=True, disks=[], fetch_rate=0, fetch_iops=0,
+            records=False, compression={'threads': 3})
 
     def test_undo_log_comes_first(self):
         self.guest.arm_dedup.side_effect = (
@@ -63,8 +74,8 @@ class ArmTest(base.TestCase):
         self.assertIn('no space', self.operation.reason)
 
     def test_stock(self):
-        for plan in None, fakes.some_plan('stock'):
-            self.operation.plan = plan
+        for made in None, fakes.some_plan('stock'):
+            self.operation.plan = made
             self.task.execute()
         self.guest.arm_dedup.assert_not_called()
         self.assertEqual([], self.disk.written)

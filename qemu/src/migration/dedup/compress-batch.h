@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 #include <zstd.h>
 
 #define DEDUP_BATCH_PAGES       64
@@ -32,6 +33,15 @@ typedef struct DedupBatch {
     const uint8_t *frame;       /* in the payload */
     size_t len;                 /* of it, bytes */
 } DedupBatch;
+
+/* Processor time of this thread, ns */
+static inline int64_t dedup_thread_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
 
 /*
  * Encode the header of @b, all but the frame itself, into @out (at least

@@ -85,7 +85,7 @@ static void *inflate_thread(void *opaque)
     qemu_mutex_lock(&il.lock);
     while (true) {
         Slot *slot;
-        int64_t start;
+        int64_t cpu;
         bool ok;
 
         while (QSIMPLEQ_EMPTY(&il.queued) && !il.quit) {
@@ -98,12 +98,12 @@ static void *inflate_thread(void *opaque)
         QSIMPLEQ_REMOVE_HEAD(&il.queued, next);
         qemu_mutex_unlock(&il.lock);
 
-        start = get_clock();
+        cpu = dedup_thread_ns();
         if (dedup_inject.inflate_delay_us) {
             g_usleep(dedup_inject.inflate_delay_us * slot->b.n);
         }
         ok = place_batch(ctx, slot);
-        stat64_add(&il.ns, get_clock() - start);
+        stat64_add(&il.ns, dedup_thread_ns() - cpu);
 
         qemu_mutex_lock(&il.lock);
         il.failed |= !ok;

@@ -13,9 +13,11 @@
  *
  * If all of them are taken, the migration thread waits for the first that is
  * done, but only while the link has something to do: else the page goes as
- * it is (compress-rate.h).  At the end of a section it takes back what is
- * QUEUED if the link idles, and waits for what is RUNNING: half a millisecond
- * at most, one batch.
+ * it is (compress-rate.h).  So it does at the end of a section, when all
+ * batches are due: if the link idles, it takes back what is QUEUED, and gives
+ * up what is RUNNING, which a host that is short of processors may let wait
+ * for long.  The pages go as they are, and what the thread makes of its copy
+ * is dropped when it is done.
  *
  * The accounting counts a page as a page, whatever it took: migrate's
  * auto-converge compares what the guest dirties with what was sent.
@@ -49,12 +51,17 @@
 #define SCALE_BATCHES   16
 /* Pages between two looks at the link while compression is off */
 #define PROBE_PAGES     64
+/* Between two looks at the link while threads are waited for */
+#define PATIENCE_MS     4
 
 typedef struct Job {
     RAMBlock *rb;
     DedupBatch b;
     int level;
-    int64_t ns;
+    int64_t ns, cpu_ns;
+    bool copied;                        /* by its thread; under the lock */
+    bool given_up;                      /* migration thread */
+    QTAILQ_ENTRY(Job) running;
     QSIMPLEQ_ENTRY(Job) next;
     uint8_t raw[DEDUP_BATCH_RAW];
     uint8_t out[DEDUP_BATCH_RAW];
@@ -86,6 +93,7 @@ static struct {
     QemuMutex lock;
     QemuCond work, progress;
     Jobs queued, done;
+    QTAILQ_HEAD(, Job) running_jobs;
     bool quit;
     QemuThread threads[DEDUP_COMPRESS_THREADS_MAX];
     unsigned nthreads, idle;
@@ -103,7 +111,7 @@ static void *compress_thread(void *opaque)
     qemu_mutex_lock(&cs.lock);
     while (true) {
         Job *job;
-        int64_t start;
+        int64_t start, cpu;
 
         while (QSIMPLEQ_EMPTY(&cs.queued) && !cs.quit) {
             cs.idle++;
@@ -115,13 +123,18 @@ static void *compress_thread(void *opaque)
         }
         job = QSIMPLEQ_FIRST(&cs.queued);
         QSIMPLEQ_REMOVE_HEAD(&cs.queued, next);
+        QTAILQ_INSERT_TAIL(&cs.running_jobs, job, running);
         qemu_mutex_unlock(&cs.lock);
 
-        start = qemu_clock_get_ns(QEMU_CLOCK_REALTIME);
+        start = get_clock();
+        cpu = dedup_thread_ns();
         for (unsigned i = 0; i < job->b.n; i++) {
             memcpy(job->raw + i * DEDUP_BATCH_PAGE,
                    job->rb->host + (job->b.pages[i] << DEDUP_PAGE_BITS),
                    DEDUP_BATCH_PAGE);
+        }
+        WITH_QEMU_LOCK_GUARD(&cs.lock) {
+            job->copied = true;
         }
         if (dedup_inject.compress_delay_us) {
             g_usleep(dedup_inject.compress_delay_us * job->b.n);
@@ -131,9 +144,11 @@ static void *compress_thread(void *opaque)
                                                job->raw, job->b.n, job->out)
                          : 0;
         sample = !job->b.len;
-        job->ns = qemu_clock_get_ns(QEMU_CLOCK_REALTIME) - start;
+        job->ns = get_clock() - start;
+        job->cpu_ns = dedup_thread_ns() - cpu;
 
         qemu_mutex_lock(&cs.lock);
+        QTAILQ_REMOVE(&cs.running_jobs, job, running);
         QSIMPLEQ_INSERT_TAIL(&cs.done, job, next);
         qemu_cond_signal(&cs.progress);
     }
@@ -189,7 +204,6 @@ static void finish_job(Job *job)
     dedup_compress_rate_batch(&cs.rate, job->b.n,
                               job->b.n * DEDUP_BATCH_PAGE, job->b.len,
                               job->ns);
-    qatomic_set(&cs.fig.ns, cs.fig.ns + job->ns);
     if (job->b.len) {
         send_frame(job);
         cs.batches++;
@@ -200,32 +214,33 @@ static void finish_job(Job *job)
     }
 }
 
-static void release(Job *job)
+/* It is sent, one way or another */
+static void settle(Job *job)
 {
     cs.in_flight--;
     cs.waiting_pages -= job->b.n;
-    QSIMPLEQ_INSERT_HEAD(&cs.free, job, next);
 }
 
-/* Send what is done; @wait: until there was something, if it is to come */
+/* Send what is done; @wait: for a moment, if nothing is */
 static void collect(bool wait)
 {
     Jobs done = QSIMPLEQ_HEAD_INITIALIZER(done);
     Job *job;
 
-    if (!cs.in_flight) {
-        return;
-    }
     WITH_QEMU_LOCK_GUARD(&cs.lock) {
-        while (wait && QSIMPLEQ_EMPTY(&cs.done)) {
-            qemu_cond_wait(&cs.progress, &cs.lock);
+        if (wait && QSIMPLEQ_EMPTY(&cs.done)) {
+            qemu_cond_timedwait(&cs.progress, &cs.lock, PATIENCE_MS);
         }
         QSIMPLEQ_CONCAT(&done, &cs.done);
     }
     while ((job = QSIMPLEQ_FIRST(&done))) {
         QSIMPLEQ_REMOVE_HEAD(&done, next);
-        finish_job(job);
-        release(job);
+        cs.fig.ns += job->cpu_ns;
+        if (!job->given_up) {
+            finish_job(job);
+            settle(job);
+        }
+        QSIMPLEQ_INSERT_HEAD(&cs.free, job, next);
     }
 }
 
@@ -244,9 +259,31 @@ static void reclaim(void)
         if (job) {
             send_pages(job);
             cs.fig.skipped_pages += job->b.n;
-            release(job);
+            settle(job);
+            QSIMPLEQ_INSERT_HEAD(&cs.free, job, next);
         }
     } while (job && dedup_link_idle(&cs.link));
+}
+
+/* A thread has a copy of the pages and no processor: they go as they are */
+static void give_up_running(void)
+{
+    Job *job;
+
+    WITH_QEMU_LOCK_GUARD(&cs.lock) {
+        QTAILQ_FOREACH(job, &cs.running_jobs, running) {
+            if (job->copied && !job->given_up) {
+                break;
+            }
+        }
+    }
+    if (job) {
+        /* Its thread reads neither guest memory nor what is sent here */
+        job->given_up = true;
+        send_pages(job);
+        cs.fig.skipped_pages += job->b.n;
+        settle(job);
+    }
 }
 
 static void dispatch(void)
@@ -254,6 +291,7 @@ static void dispatch(void)
     Job *job = cs.filling;
 
     cs.filling = NULL;
+    job->copied = job->given_up = false;
     job->level = cs.last_round && !cs.rate.forced ? DEDUP_COMPRESS_LEVEL_LOW
                                                   : cs.rate.level;
     cs.in_flight++;
@@ -336,7 +374,8 @@ bool dedup_compress_save_page(RAMBlock *rb, unsigned long page)
     if (cs.filling->b.n >= batch_pages()) {
         dispatch();
         /* What is under way may be all that the limit allows */
-        while (cs.in_flight && batch_pages() < LAST_PAGES) {
+        while (cs.in_flight && batch_pages() < LAST_PAGES &&
+               !dedup_link_idle(&cs.link)) {
             collect(true);
         }
     }
@@ -352,11 +391,14 @@ void dedup_compress_flush(void)
         dispatch();
     }
     collect(false);
-    if (cs.in_flight && dedup_link_idle(&cs.link)) {
-        reclaim();
-    }
     while (cs.in_flight) {
+        if (dedup_link_idle(&cs.link)) {
+            reclaim();
+        }
         collect(true);
+        if (cs.in_flight && dedup_link_idle(&cs.link)) {
+            give_up_running();
+        }
     }
     dedup_compress_rate_window(&cs.rate, get_clock(),
                                migration_transferred_bytes(), cs.nthreads);
@@ -403,6 +445,7 @@ void dedup_compress_begin(QEMUFile *f)
     QSIMPLEQ_INIT(&cs.free);
     QSIMPLEQ_INIT(&cs.queued);
     QSIMPLEQ_INIT(&cs.done);
+    QTAILQ_INIT(&cs.running_jobs);
     QSIMPLEQ_INSERT_TAIL(&cs.free, g_new0(Job, 1), next);
     dedup_link_init(&cs.link, f);
     dedup_compress_rate_init(&cs.rate, get_clock(), cs.want_level);

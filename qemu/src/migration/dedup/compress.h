@@ -38,7 +38,7 @@ typedef struct DedupCompressFigures {
     uint64_t bytes;             /* that these took on the link */
     uint64_t plain_pages;       /* did not compress */
     uint64_t skipped_pages;     /* the link was faster */
-    uint64_t ns;                /* of threads, compressing */
+    uint64_t ns;                /* processor time of the threads */
     unsigned threads;           /* started */
     int level;                  /* the last one used; 0: none */
 } DedupCompressFigures;
