@@ -15,16 +15,19 @@ _MAY = {
     'benchmarks': ('nova_dedup_migrate', 'testkit', 'guests', 'lab'),
 }
 #: What is run or loaded by name: pyproject.toml and setup.py.
-_ROOTS = ('nova_dedup_migrate.cmd.agent', 'nova_dedup_migrate.cmd.main',
+_ROOTS = ('nova_dedup_migrate.api.wsgi',
+          'nova_dedup_migrate.cmd.agent', 'nova_dedup_migrate.cmd.main',
+          'nova_dedup_migrate.cmd.manage',
           'nova_dedup_migrate.compute.extra_specs',
           'nova_dedup_migrate.compute.shim',
-          'nova_dedup_migrate.conf.opts')
+          'nova_dedup_migrate.conf.opts', 'nova_dedup_migrate.db.env',
+          'nova_dedup_migrate.db.versions.0001_initial')
 #: The product's tests may use more than the product.
 _PRODUCT_TESTS = ('testkit', 'guests')
 #: Packages of the product that do without Nova.
-_WITHOUT_NOVA = ('agent', 'cmd', 'conf', 'hypervisor', 'identity', 'images',
-                 'operations', 'pagecache', 'planner', 'recovery', 'reports',
-                 'rpc')
+_WITHOUT_NOVA = ('agent', 'api', 'cmd', 'conf', 'db', 'engine', 'hypervisor',
+                 'identity', 'images', 'operations', 'osc', 'pagecache',
+                 'planner', 'policies', 'recovery', 'reports', 'rpc')
 
 
 def imported(source):
