@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nova-dedup-migrate: shows the reports of live migrations.
+"""nova-dedup-migrate: reports of this host, and the small controller.
 
 doc/source/reference/cli.rst has each command and option; a test compares.
 """
@@ -15,11 +15,13 @@ import pbr.version
 
 from nova_dedup_migrate.cmd import configuration
 from nova_dedup_migrate.cmd import report
+from nova_dedup_migrate.cmd import serve
 
 COMMANDS: dict[str, Any] = {
     'report list': report.ListReports,
     'report rounds': report.ListRounds,
     'report show': report.ShowReport,
+    'serve': serve.Serve,
 }
 
 
@@ -32,7 +34,8 @@ class DedupMigrateApp(app.App):
             manager.add_command(name, command)
         super().__init__(
             description='Shows the reports of the live migrations that had '
-                        'this host as their source.',
+                        'this host as their source; serves the controller '
+                        'of a small site.',
             version=pbr.version.VersionInfo(
                 'nova-dedup-migrate').release_string(),
             command_manager=manager, deferred_help=True, **kwargs)

@@ -175,6 +175,9 @@ drain_servers = sa.Table(
     sa.Column('tries', sa.Integer(), nullable=False),
     sa.Column('retry_at', sa.Double()),
     sa.Column('submitted_at', sa.Double()),
+    # what Nova had of the server before the request, so that what comes
+    # of it is found without comparing clocks
+    sa.Column('before', sa.JSON()),
     sa.Column('started_at', sa.Double()),
     sa.Column('finished_at', sa.Double()),
     sa.Column('migration_uuid', _uuid()),

@@ -9,6 +9,8 @@ import oslo_messaging as messaging
 from nova_dedup_migrate.rpc import serializer
 
 TOPIC = 'dedup_migrate_agent'
+#: Of the controller: any engine takes a request.
+ENGINE_TOPIC = 'dedup_migrate_engine'
 #: The default differs between nova-compute and everybody else.
 EXCHANGE = 'nova_dedup_migrate'
 
@@ -23,13 +25,15 @@ def get_transport(conf: cfg.ConfigOpts) -> messaging.RPCTransport:
 
 
 def get_client(transport: messaging.RPCTransport, timeout: float,
-               version_cap: str | None = None) -> messaging.RPCClient:
+               version_cap: str | None = None,
+               topic: str = TOPIC) -> messaging.RPCClient:
     """Return an RPCClient.
 
     :param timeout: seconds to wait for an answer
+    :param topic: TOPIC or ENGINE_TOPIC
     """
     return messaging.get_rpc_client(
-        transport, messaging.Target(exchange=EXCHANGE, topic=TOPIC,
+        transport, messaging.Target(exchange=EXCHANGE, topic=topic,
                                     version='1.0'),
         timeout=timeout, version_cap=version_cap,
         # One more attempt if the bus is down, instead of for ever.
@@ -40,10 +44,11 @@ def get_client(transport: messaging.RPCTransport, timeout: float,
 
 
 def get_server(transport: messaging.RPCTransport, host: str,
-               endpoints: list) -> messaging.rpc.server.RPCServer:
+               endpoints: list, topic: str = TOPIC
+               ) -> messaging.rpc.server.RPCServer:
     """Return a server that calls endpoints in threads."""
     return messaging.get_rpc_server(
-        transport, messaging.Target(exchange=EXCHANGE, topic=TOPIC,
+        transport, messaging.Target(exchange=EXCHANGE, topic=topic,
                                     server=host), endpoints,
         executor='threading', serializer=serializer.DedupSerializer(),
         access_policy=messaging.ExplicitRPCAccessPolicy)

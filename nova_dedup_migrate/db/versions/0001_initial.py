@@ -59,6 +59,7 @@ def upgrade():
         sa.Column('tries', sa.Integer(), nullable=False),
         sa.Column('retry_at', sa.Double(), nullable=True),
         sa.Column('submitted_at', sa.Double(), nullable=True),
+        sa.Column('before', sa.JSON(), nullable=True),
         sa.Column('started_at', sa.Double(), nullable=True),
         sa.Column('finished_at', sa.Double(), nullable=True),
         sa.Column('migration_uuid', sa.String(36), nullable=True),

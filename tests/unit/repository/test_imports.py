@@ -17,7 +17,9 @@ _MAY = {
 #: What is run or loaded by name: pyproject.toml and setup.py.
 _ROOTS = ('nova_dedup_migrate.api.wsgi',
           'nova_dedup_migrate.cmd.agent', 'nova_dedup_migrate.cmd.main',
+          'nova_dedup_migrate.cmd.engine',
           'nova_dedup_migrate.cmd.manage',
+          'nova_dedup_migrate.cmd.status',
           'nova_dedup_migrate.compute.extra_specs',
           'nova_dedup_migrate.compute.shim',
           'nova_dedup_migrate.conf.opts', 'nova_dedup_migrate.db.env',
