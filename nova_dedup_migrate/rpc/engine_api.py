@@ -59,14 +59,13 @@ class EngineAPI:
         try:
             _BUS.run(TIMEOUT + _MARGIN, self._client.call, {}, method,
                      **arguments)
-        except messaging.RemoteError as error:
-            name = str(error.exc_type).removesuffix('_Remote')
-            reason = (str(error.value).splitlines() or [''])[0]
-            if name in ('ReportRefused', 'MalformedMessage'):
-                raise errors.EngineRefused(reason=reason) from error
-            raise errors.EngineUnavailable(
-                reason='%s: %s' % (name, reason)) from error
         except Exception as error:
             # Drivers let their libraries' errors through.
-            raise errors.EngineUnavailable(
-                reason=str(error) or type(error).__name__) from error
+            name, text = type(error).__name__, str(error)
+            if isinstance(error, messaging.RemoteError):
+                name, text = str(error.exc_type), str(error.value)
+            name = name.removesuffix('_Remote')
+            reason = (text.splitlines() or [name])[0]
+            if name in ('ReportRefused', 'MalformedMessage'):
+                raise errors.EngineRefused(reason=reason) from error
+            raise errors.EngineUnavailable(reason=reason) from error
