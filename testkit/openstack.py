@@ -84,6 +84,10 @@ class OpenStack:
         self.lose_answers = False
         self.slots = 1
         self.room = True
+        #: URLs of other services in the catalog, by type
+        self.catalog: dict[str, str] = {}
+        #: What Keystone gives to everybody
+        self.token = 'token'
         self.order: list[str] = []
         self.most_at_once = 0
         self.hosts = {
@@ -232,11 +236,11 @@ class OpenStack:
             {'rel': 'self', 'href': self.url + '/v3/'}]}
 
     def _token(self, request: webob.Request) -> webob.Response:
-        def service(kind: str, path: str) -> dict[str, Any]:
+        def service(kind: str, url: str) -> dict[str, Any]:
             return {'type': kind, 'id': kind, 'name': kind, 'endpoints': [
                 {'id': kind + interface, 'interface': interface,
                  'region': 'RegionOne', 'region_id': 'RegionOne',
-                 'url': self.url + path}
+                 'url': url}
                 for interface in ('public', 'internal')]}
 
         until = time.strftime('%Y-%m-%dT%H:%M:%S.000000Z',
@@ -249,10 +253,11 @@ class OpenStack:
             'project': {'id': 'p', 'name': 'service', 'domain': {
                 'id': 'default', 'name': 'Default'}},
             'roles': [{'id': 'r', 'name': 'admin'}], 'catalog': [
-                service('identity', '/v3'),
-                service('compute', '/compute/v2.1'),
-                service('placement', '/placement')]}}, 201)
-        response.headers['X-Subject-Token'] = 'token'
+                service('identity', self.url + '/v3'),
+                service('compute', self.url + '/compute/v2.1'),
+                service('placement', self.url + '/placement'),
+                *(service(*one) for one in self.catalog.items())]}}, 201)
+        response.headers['X-Subject-Token'] = self.token
         return response
 
     def _compute_version(self, request: webob.Request) -> webob.Response:

@@ -140,7 +140,8 @@ def find(session: orm.Session, filters: Mapping[str, Any],
     return pages.select(
         session, _TABLE, _TABLE.c.key,
         [_TABLE.c[name] == value for name, value in filters.items()],
-        pages.number(marker), limit, newest_first=True)
+        pages.number(session, marker, _TABLE.c.key, _TABLE.c.id), limit,
+        newest_first=True)
 
 
 def due(session: orm.Session) -> list[str]:
@@ -252,7 +253,8 @@ def servers(session: orm.Session, drain_id: str, state: str | None = None,
     if state is not None:
         conditions.append(_SERVERS.c.state == state)
     return pages.select(session, _SERVERS, _SERVERS.c.key, conditions,
-                        pages.number(marker), limit)
+                        pages.number(session, marker, _SERVERS.c.key,
+                                     _SERVERS.c.server_id), limit)
 
 
 def all_servers(session: orm.Session, drain_id: str
@@ -317,5 +319,6 @@ def events(session: orm.Session, drain_id: str, marker: str | None = None,
     get(session, drain_id)
     return pages.select(session, _EVENTS, _EVENTS.c.id,
                         [_EVENTS.c.drain_id == drain_id],
-                        pages.number(marker), limit,
+                        pages.number(session, marker, _EVENTS.c.id,
+                                     _EVENTS.c.drain_id), limit,
                         newest_first=True)

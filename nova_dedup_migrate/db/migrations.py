@@ -45,7 +45,7 @@ def find(session: orm.Session, filters: Mapping[str, Any],
             conditions.append(sa.or_(_TABLE.c.source == host,
                                      _TABLE.c.destination == host))
         return _changes(session, conditions, since, marker, limit)
-    key = pages.number(marker)
+    key = pages.number(session, marker, _TABLE.c.id, _TABLE.c.uuid)
     if host is None:
         return pages.select(session, _TABLE, _TABLE.c.id, conditions, key,
                             limit, newest_first=True)
@@ -64,7 +64,7 @@ def _changes(session: orm.Session, conditions: list[Any], since: float,
              marker: str | None, limit: int) -> pages.Page:
     conditions = [*conditions, _TABLE.c.updated_at >= since]
     if marker is not None:
-        at, key = _change(marker)
+        at, key = _change(session, marker)
         conditions.append(sa.or_(
             _TABLE.c.updated_at > at,
             sa.and_(_TABLE.c.updated_at == at, _TABLE.c.id > key)))
@@ -79,8 +79,12 @@ def _changes(session: orm.Session, conditions: list[Any], since: float,
         '%r_%d' % (last['updated_at'], last['id']))
 
 
-def _change(marker: str) -> tuple[float, int]:
+def _change(session: orm.Session, marker: str) -> tuple[float, int]:
     """Return time and key that a marker of changes stands for."""
+    row = session.execute(sa.select(_TABLE.c.updated_at, _TABLE.c.id).where(
+        _TABLE.c.uuid == marker)).one_or_none()
+    if row is not None:
+        return row.updated_at, row.id
     found = re.fullmatch(r'([0-9]{1,12}(?:\.[0-9]{1,20})?)_([0-9]{1,18})',
                          marker)
     if found is None:

@@ -56,13 +56,22 @@ def page(rows: list[dict[str, Any]], key: str, limit: int) -> Page:
     return Page(kept, str(kept[-1][key]) if more else None)
 
 
-def number(marker: str | None) -> int | None:
+def number(session: orm.Session, marker: str | None, key: sa.Column[Any],
+           identifier: sa.Column[Any]) -> int | None:
     """Return the key that a marker stands for.
 
-    :raises InvalidMarker: it is no number
+    :param marker: of a Page, or the ID of the last row, as clients of
+        OpenStack send it
+    :raises InvalidMarker: it is neither
     """
     if marker is None:
         return None
+    if len(marker) == 36:
+        found = session.scalar(sa.select(key).where(identifier == marker)
+                               .limit(1))
+        if found is None:
+            raise errors.InvalidMarker(marker=marker)
+        return int(found)
     if not (marker.isascii() and marker.isdigit() and len(marker) < 19):
         raise errors.InvalidMarker(marker=marker[:80])
     return int(marker)

@@ -23,7 +23,10 @@ _ROOTS = ('nova_dedup_migrate.api.wsgi',
           'nova_dedup_migrate.compute.extra_specs',
           'nova_dedup_migrate.compute.shim',
           'nova_dedup_migrate.conf.opts', 'nova_dedup_migrate.db.env',
-          'nova_dedup_migrate.db.versions.0001_initial')
+          'nova_dedup_migrate.db.versions.0001_initial',
+          'nova_dedup_migrate.osc.drains',
+          'nova_dedup_migrate.osc.migrations',
+          'nova_dedup_migrate.osc.plugin')
 #: The product's tests may use more than the product.
 _PRODUCT_TESTS = ('testkit', 'guests')
 #: Packages of the product that do without Nova.

@@ -58,6 +58,16 @@ class ListTest(_TestCase):
         made = self.put_many(5)
         self.assertEqual(made[::-1], self.uuids())
 
+    def test_marker_of_other_clients(self):
+        made = self.put_many(3)
+        for more in ('', '&changes-since=2026-01-01T00:00:00Z'):
+            found = self.call('GET', '/v1/migrations?limit=2&marker=%s%s'
+                              % (made[1], more)).json['migrations']
+            self.assertEqual([made[2 if more else 0]],
+                             [one['uuid'] for one in found])
+        self.call('GET', '/v1/migrations?marker=' + samples.INSTANCE,
+                  status=400)
+
     def test_filters(self):
         made = self.put_many(3)
         other = str(uuid.UUID(int=77))
