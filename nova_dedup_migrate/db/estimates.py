@@ -72,7 +72,8 @@ def find(session: orm.Session, filters: Mapping[str, Any],
     return pages.select(
         session, _TABLE, _TABLE.c.key,
         [*conditions, _TABLE.c.expires_at > clock.now()],
-        pages.number(session, marker, _TABLE.c.key, _TABLE.c.id), limit, newest_first=True)
+        pages.number(session, marker, _TABLE.c.key, _TABLE.c.id), limit,
+        newest_first=True)
 
 
 def claim(session: orm.Session) -> Mapping[str, Any] | None:
