@@ -52,6 +52,10 @@ bench-overhead: both ## Measure what recording guest I/O costs
 bench-page-cache: lab-ready ## Measure as the second paper does, in the lab
 	$(RUN_LAB) python -m benchmarks.page_cache $(ARGS)
 
+.PHONY: bench-index
+bench-index: lab-env ## Measure how fast blocks are indexed and found
+	$(RUN_LAB) python -m benchmarks.index $(ARGS)
+
 .PHONY: lab
 lab: lab-ready ## Bring up an OpenStack with two compute hosts here
 	@$(RUN_LAB) python -m lab $(LAB) up $(ARGS)
@@ -166,6 +170,18 @@ N = 10
 .PHONY: soak
 soak: both ## Migrate N guests at random, with faults; check all memory
 	$(RUN) python -m benchmarks.soak --runs $(N) $(ARGS)
+
+.PHONY: install-matrix
+install-matrix: lab-env ## Install beside Nova in each way that there is
+	$(RUN_LAB) tools/install-matrix $(ARGS)
+
+.PHONY: package-env
+package-env: ## The same, and what builds and checks packages
+	@tools/bootstrap package
+
+.PHONY: devstack-check
+devstack-check: package-env ## Check the DevStack plugin; run its phases twice
+	$(RUN_LAB) tools/devstack-check $(ARGS)
 
 .PHONY: clean
 clean: ## Remove what was built in this directory (not the cache)

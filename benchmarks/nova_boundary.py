@@ -34,6 +34,9 @@ def stestr(verb: str, *options: str) -> list[str]:
 
 def expected(regex: str, env: dict[str, str]) -> int:
     """Return how many rows there are."""
+    if not (TOP / '.stestr').is_dir():
+        # stestr makes its repository for a run, but not to list tests.
+        subprocess.run(['stestr', 'init'], cwd=TOP, check=True)
     listed = subprocess.run(
         stestr('list', regex), cwd=TOP, env=env, check=True,
         stdout=subprocess.PIPE, text=True).stdout.split()

@@ -5,11 +5,11 @@ import argparse
 import dataclasses
 from pathlib import Path
 
-from benchmarks import pacing
 from guests.errors import GuestError
 from guests.synthetic import disk
 from guests.synthetic import workload as workloads
 from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.planner import pacing
 from testkit import options as hypervisor_options
 from testkit import spec
 
@@ -27,7 +27,7 @@ class Options:
     """The options, checked.
 
     link: Mbit/s (10^6 bit), 0: unlimited; start_link: Mbit/s of the first
-    round, see pacing.py, 0: all rounds at link; wire: Mbit/s that can
+    round, see planner/pacing.py, 0: all rounds at link; wire: Mbit/s that can
     pass, whatever QEMU wants, 0: unlimited; memory: MiB; duplicates: % of
     the memory in use; write_rate, read_rate, storage_rate: MB/s (10^6 B);
     wss: MiB of anonymous memory that are written to, 0: all; timeout:
@@ -94,7 +94,7 @@ class Options:
         first = _bytes_per_s(self.start_link) or self.link_bytes_per_s
         special: dict[str, object] = {}
         if self.pacing is not None:
-            special = self.pacing.last_round()
+            special = _last_round(self.pacing.maximum)
         return hypervisor_options.MigrationOptions(
             max_bandwidth=first,
             max_postcopy_bandwidth=self.link_bytes_per_s,
@@ -109,6 +109,18 @@ class Options:
             paused=True,
             **special,
         )
+
+
+def _last_round(maximum: int) -> dict[str, object]:
+    """MigrationOptions that make QEMU begin it with pacing.LAST left.
+
+    It does so when the rest would take less than downtime_limit_ms at the
+    bandwidth it is promised.
+    """
+    return {
+        'downtime_limit_ms': -(-pacing.LAST * 1000 // maximum),
+        'parameters': {'avail-switchover-bandwidth': maximum},
+    }
 
 
 def _bytes_per_s(mbit_per_s: float) -> int | None:

@@ -42,7 +42,7 @@ from testkit import qemus
 
 _PAGE = 4096
 _NOT_COVERED = ('unlimited', 'failing')
-#: What QEMU is told where rates adapt: benchmarks/pacing.py.
+#: What QEMU is told where rates adapt: planner/pacing.py.
 _LAST_ROUND_MS = 20
 
 
@@ -261,7 +261,7 @@ def _print(found: list[Comparison], facts_too: bool) -> None:
             [_known(one) for one in found]))
     print(rst.simple(
         ['cell', 'variant', 'time, s', 'predicted', 'error', 'MB',
-         'predicted', 'error', 'pause, ms', 'predicted', 'in band'],
+         'predicted', 'error', 'downtime, ms', 'predicted', 'in band'],
         [_row(one) for one in found]))
     for name in ('time_error', 'bytes_error'):
         of_all = sorted(abs(error) for one in found

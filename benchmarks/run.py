@@ -16,13 +16,13 @@ from benchmarks import content as contents
 from benchmarks import options as demo_options
 from benchmarks import relay
 from benchmarks import storage
-from benchmarks.pacing import AdaptiveRate
 from guests.errors import GuestFailed
 from guests.synthetic import channel
 from guests.synthetic import disk
 from guests.synthetic import image
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import progress
+from nova_dedup_migrate.planner.pacing import AdaptiveRate
 from testkit import direct
 from testkit import memory
 from testkit import spec
@@ -33,8 +33,8 @@ _WATCH_S = 0.25
 #: Often enough to see each round of an adaptive rate begin.
 _PACED_WATCH_S = 0.05
 _POSTCOPY_AFTER_S = 2.0
-#: The longest pause that QEMU can be told to accept.
-_ANY_PAUSE_MS = 2_000_000
+#: The longest downtime that QEMU can be told to accept.
+_ANY_MS = 2_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -288,9 +288,9 @@ class Run:
             return
         migration.set_rate(step.rate)
         if step.last:
-            # Whatever the pause: QEMU may switch over now.
+            # Whatever the downtime: QEMU may switch over now.
             self._source.qmp(
-                'migrate-set-parameters', **{'downtime-limit': _ANY_PAUSE_MS}
+                'migrate-set-parameters', **{'downtime-limit': _ANY_MS}
             )
 
     def _sample(self, elapsed: float, now: progress.Progress) -> None:

@@ -248,7 +248,7 @@ def _bench(bench: Bench, given, arguments: list[str]) -> int:
     if given.fresh:
         ledger.clear()
     if given.retry_failed:
-        ledger.forget_failed()
+        ledger.forget(lambda record: 'failed' in record)
     runs = _Runs(bench, ledger)
     todo = tasks(chosen, given.repeat or (1 if given.quick
                                           else bench.repeat))

@@ -97,7 +97,7 @@ def _targets(
     unique = _median(good, 'unique_bytes')
     duplicate = _median(good, 'duplicate_bytes')
     sent = _median(good, 'link_bytes')
-    pauses = (
+    downtimes = (
         _median(good, 'downtime_ms'),
         _median(_good(reference), 'downtime_ms'),
     )
@@ -114,8 +114,8 @@ def _targets(
         result['link_bytes'] = outcome(
             targets.link_bytes(sent, unique, duplicate / targets.PAGE)
         )
-    if None not in pauses:
-        result['downtime'] = outcome(targets.downtime(*pauses))
+    if None not in downtimes:
+        result['downtime'] = outcome(targets.downtime(*downtimes))
     if ratio is not None:
         result['total'] = outcome(targets.total(ratio.median))
     return result

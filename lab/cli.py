@@ -78,8 +78,12 @@ def _parser():
     one.add_argument('--repeat', type=int, default=1,
                      help='times (default: %(default)s)')
     one.add_argument('--fresh', action='store_true',
-                     help='forget what was tried in this lab before; else '
-                          'only what is missing is tried')
+                     help='forget what was tried with this profile before; '
+                          'else only what is missing is tried')
+    one.add_argument('--retry', action='store_true',
+                     help='try again what was not as it should be')
+    one.add_argument('--show', action='store_true',
+                     help='show the trials of all profiles, and try nothing')
     _add_disks(one)
     one.set_defaults(run=_faults)
     one = commands.add_parser('logs', help="show the services' last lines")
@@ -254,26 +258,36 @@ def _migrate(args):
 
 
 def _faults(args):
+    found = results.Results(shlex.join(['python', '-m', 'lab', *args.words]))
+    if args.show:
+        tried = [one for profile in settings.PROFILES
+                 for one in trials.Ledger(profile).trials()]
+        return _judge_faults(tried, found)
     cloud = clouds.Cloud.load(args.name, args.directory)
-    ledger = fault_campaign.ledger(cloud)
+    ledger = trials.Ledger(cloud.settings.profile)
     if args.fresh:
         ledger.clear()
+    if args.retry:
+        ledger.forget_failed()
     wanted = fault_campaign.pairs(
         *((fault_campaign.QUICK, (fault_campaign.QUICK_MOMENT,))
           if args.quick else (args.only, args.moments)), cloud.settings)
-    found = results.Results(shlex.join(['python', '-m', 'lab', *args.words]))
     try:
         fault_campaign.FaultCampaign(
             cloud, instances.Disks.of(cloud.settings, args.disk,
                                       args.second_disk),
             ledger, steps.Progress()).run(ledger.missing(wanted, args.repeat))
     finally:
-        tried = [one for one in ledger.trials()
-                 if (one.fault, one.moment) in wanted]
-        print()
-        print(trials.show(tried))
-        trials.judge(tried, found)
-        found.write(settings.TOP / 'build/lab-faults/report.json')
+        status = _judge_faults([one for one in ledger.trials()
+                                if (one.fault, one.moment) in wanted], found)
+    return status
+
+
+def _judge_faults(tried, found):
+    """Print the trials, write the report; the exit status."""
+    print('\n' + trials.show(tried) + '\n\n' + trials.summary(tried))
+    trials.judge(tried, found)
+    found.write(trials.DIRECTORY / 'report.json')
     return found.status()
 
 

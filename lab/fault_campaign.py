@@ -29,7 +29,6 @@ from lab import instance_checks
 from lab import instances
 from lab import migrations
 from lab.services import nova
-from lab.trials import Ledger
 from lab.trials import Trial
 
 #: While the destination's nova-compute prepares itself.
@@ -60,11 +59,6 @@ _ASK = 0.5
 #: Seconds in which Nova finds a host for a new migration.
 _AGAIN = 150
 _FINAL = ('completed', 'error', 'failed', 'cancelled')
-
-
-def ledger(cloud):
-    """Return the Ledger of a lab."""
-    return Ledger(cloud.directory / 'faults.jsonl')
 
 
 def pairs(patterns, moments, settings):
@@ -110,7 +104,7 @@ class FaultCampaign:
         trials = []
         try:
             for name, moment in wanted:
-                trial = Trial(name, moment)
+                trial = Trial(name, moment, self._cloud.settings.profile)
                 self._ready()
                 if name in concurrent_migrations.SIZES:
                     self._delete()

@@ -6,6 +6,7 @@ a run and its key.  A line that was cut by a kill is dropped when the file is
 read, and the run it was about is done again.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterator
 import dataclasses
 import json
@@ -92,12 +93,15 @@ class Ledger:
         """Those of some keys that have no record."""
         return [key for key in keys if key not in self._records]
 
-    def forget_failed(self) -> int:
-        """Have failed runs done again; returns how many there were."""
-        failed = [k for k, r in self._records.items() if 'failed' in r]
-        for key in failed:
+    def forget(self, failed: Callable[[dict], bool]) -> int:
+        """Have failed runs done again; returns how many there were.
+
+        :param failed: callable(record)
+        """
+        failed_keys = [k for k, r in self._records.items() if failed(r)]
+        for key in failed_keys:
             del self._records[key]
-        return len(failed)
+        return len(failed_keys)
 
     def clear(self) -> None:
         """Remove all records, and the file."""

@@ -177,7 +177,7 @@ enum listing_reason {
     LISTING_WHY_FILES = 6,          /* files that could not be opened */
     LISTING_WHY_PLACE = 7,          /* inline, compressed, not allocated */
     LISTING_WHY_LIMIT = 8,          /* a limit was reached */
-    LISTING_WHY_METHOD = 9,         /* why a better method did not work */
+    LISTING_WHY_METHOD = 9,         /* why nothing could be listed */
     LISTING_WHY_OTHER = 10,
 };
 
@@ -193,7 +193,6 @@ enum listing_status {
 enum listing_method {
     LISTING_METHOD_NONE = 0,
     LISTING_METHOD_PAGES = 1,   /* the kernel's page structures */
-    LISTING_METHOD_FILES = 2,   /* open, mapped and walked files */
 };
 
 #endif

@@ -51,12 +51,19 @@ void budget_start(struct budget *b)
     read_before = total_read();
 }
 
+uint64_t budget_time_left(const struct budget *b)
+{
+    uint64_t passed = now_us() - b->start_us;
+
+    return passed < b->limit_us ? b->limit_us - passed : 0;
+}
+
 bool budget_time(struct budget *b)
 {
     if (b->ended) {
         return false;
     }
-    if (now_us() - b->start_us >= b->limit_us) {
+    if (!budget_time_left(b)) {
         b->ended = LISTING_ENDED_TIME;
         return false;
     }
@@ -105,13 +112,6 @@ void *budget_alloc(struct budget *b, size_t bytes)
         b->memory_peak = b->memory;
     }
     return p;
-}
-
-/* The tables of a method that does not work out: they have hardly been
- * touched, so only the address space is lost. */
-void budget_forget(struct budget *b, size_t memory)
-{
-    b->memory = memory;
 }
 
 void budget_free(struct budget *b, void *p, size_t bytes)

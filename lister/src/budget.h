@@ -17,7 +17,6 @@ struct budget {
     uint64_t limit_us;              /* after the start */
     size_t memory_limit;            /* bytes */
     size_t memory, memory_peak;     /* in use; most ever */
-    uint64_t extents;               /* at most so many */
     uint64_t read_limit;            /* bytes from disks */
     enum listing_status ended;
 };
@@ -29,6 +28,9 @@ void budget_start(struct budget *b);
 /* False when time is up */
 bool budget_time(struct budget *b);
 
+/* Microseconds */
+uint64_t budget_time_left(const struct budget *b);
+
 /* False when this process has caused more disk reads than it may */
 bool budget_reads(struct budget *b);
 
@@ -38,8 +40,6 @@ uint64_t budget_bytes_read(void);
 /* Zeroed memory, or NULL (and ended) beyond the limit */
 void *budget_alloc(struct budget *b, size_t bytes);
 void budget_free(struct budget *b, void *p, size_t bytes);
-/* Everything that was given since then is given up: not used any more */
-void budget_forget(struct budget *b, size_t memory);
 
 /* What of the limit is left, bytes */
 size_t budget_left(const struct budget *b);

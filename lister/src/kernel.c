@@ -219,31 +219,68 @@ static bool array_of(const struct kernel_segment *ram,
     return true;
 }
 
+/* The segment that ends at `end`; they are sorted and do not overlap. */
+static const struct kernel_segment *ends_at(const struct kernel *k,
+                                            uint64_t end)
+{
+    unsigned low = 0, high = k->other_count;
+
+    while (low < high) {
+        unsigned middle = (low + high) / 2;
+        const struct kernel_segment *s = &k->other[middle];
+
+        if (s->address + s->length == end) {
+            return s;
+        }
+        if (s->address + s->length < end) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return NULL;
+}
+
+/* Bytes of segments that describe memory if the array begins at `base` */
+static uint64_t agree(const struct kernel *k, uint32_t struct_page,
+                      uint64_t page, uint64_t base)
+{
+    uint64_t sum = 0, other;
+
+    for (unsigned i = 0; i < k->ram_count; i++) {
+        uint64_t end = (k->ram[i].physical + k->ram[i].length) / page *
+                       struct_page;
+        const struct kernel_segment *s =
+            ends_at(k, base + (end + page - 1) / page * page);
+
+        if (s && array_of(&k->ram[i], s, struct_page, page, &other)) {
+            sum += s->length;
+        }
+    }
+    return sum;
+}
+
 static uint64_t find_pages(const struct kernel *k, uint32_t struct_page)
 {
-    uint64_t page = sysconf(_SC_PAGESIZE), best = 0, found = 0, base, other;
+    uint64_t page = sysconf(_SC_PAGESIZE), best = 0, found = 0, base;
+    const struct kernel_segment *largest = &k->ram[0];
 
+    for (unsigned i = 1; i < k->ram_count; i++) {
+        if (k->ram[i].length > largest->length) {
+            largest = &k->ram[i];
+        }
+    }
+    /* One of the segments has the largest piece's page structures. */
     for (unsigned i = 0; i < k->other_count; i++) {
-        for (unsigned n = 0; n < k->ram_count; n++) {
-            uint64_t agree = 0;
+        uint64_t sum;
 
-            if (!array_of(&k->ram[n], &k->other[i], struct_page, page,
-                          &base)) {
-                continue;
-            }
-            for (unsigned m = 0; m < k->ram_count; m++) {
-                for (unsigned j = 0; j < k->other_count; j++) {
-                    if (array_of(&k->ram[m], &k->other[j], struct_page, page,
-                                 &other) && other == base) {
-                        agree += k->other[j].length;
-                        break;
-                    }
-                }
-            }
-            if (agree > best) {
-                best = agree;
-                found = base;
-            }
+        if (!array_of(largest, &k->other[i], struct_page, page, &base)) {
+            continue;
+        }
+        sum = agree(k, struct_page, page, base);
+        if (sum > best) {
+            best = sum;
+            found = base;
         }
     }
     return found;

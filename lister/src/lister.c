@@ -13,7 +13,9 @@
 #include "probe.h"
 #include "resolve.h"
 #include "scan.h"
-#include "walk.h"
+
+/* So many are resolved first, to learn how long one takes */
+#define FIRST_RUNS 8192
 
 /* Large, and only touched where used */
 static struct kernel kernel;
@@ -22,7 +24,6 @@ static struct mounts mounts;
 static struct listing listing;
 static struct scan scan;
 static struct resolve resolve;
-static struct walk walk;
 static struct listing_figures figures;
 
 static uint64_t cpu_us(const struct rusage *usage)
@@ -32,18 +33,19 @@ static uint64_t cpu_us(const struct rusage *usage)
            usage->ru_stime.tv_usec;
 }
 
-/* The tables share what is left of the memory; there are more pages than
- * files, and more runs than parts of one. */
+/* The tables share what is left of the memory. There are more runs than
+ * files; most runs have one part, few have many. */
 static const char *make_tables(struct budget *b, const struct kernel *k,
                                uint32_t runs)
 {
     size_t left = budget_left(b);
-    size_t per_run = sizeof(struct run) + 2 * sizeof(uint32_t);
+    size_t part_bytes = sizeof(struct part) + sizeof(struct part) / 8;
+    size_t per_run = sizeof(struct run) + 2 * sizeof(uint32_t) + part_bytes;
     size_t most;
 
     /* Something for the rest of us */
     left = left > 2 << 20 ? left - (1 << 20) : left / 2;
-    most = left / 2 / per_run;
+    most = left / 4 * 3 / per_run;
     most = runs && runs < most ? runs : most;
     resolve.disks = &disks;
     resolve.mounts = &mounts;
@@ -52,79 +54,53 @@ static const char *make_tables(struct budget *b, const struct kernel *k,
     resolve.figures = &figures;
     if (!scan_init(&scan, k, b, &figures,
                    most * sizeof(struct run), left / 4) ||
-        !resolve_init(&resolve, &scan, left / 4)) {
+        !resolve_init(&resolve, &scan, most * part_bytes)) {
         return "tables do not fit into the memory limit";
     }
     return NULL;
 }
 
+/* A table is filled, resolved, written and used again: memory does not grow
+ * with the page cache. */
 static void list_pages(struct budget *b)
 {
-    bool more;
+    /* Until the first runs have shown it: a file each, on a slow guest */
+    uint64_t us_per_run = 50;
+    uint32_t room = scan.room;
+    enum scan_state state;
 
+    scan.room = room < FIRST_RUNS ? room : FIRST_RUNS;
     do {
-        more = scan_some(&scan);
+        uint64_t start;
+
+        state = scan_some(&scan, us_per_run);
+        start = now_us();
         resolve_runs(&resolve);
+        if (scan.runs) {
+            us_per_run = (now_us() - start) * 3 / 2 / scan.runs + 1;
+        }
         scan_clear(&scan);
-    } while (more && !b->ended);
+        scan.room = room;
+    } while (state == SCAN_FULL && !b->ended);
+    if (state == SCAN_TIME && !b->ended) {
+        b->ended = LISTING_ENDED_TIME;
+    }
 }
 
-static void list_files(struct budget *b)
+/* Opens what the listing needs. NULL, or why there will be none */
+static const char *prepare(const struct lister_options *options,
+                           struct budget *b)
 {
-    enum listing_status ended;
+    const char *why = kernel_open(&kernel, b);
 
-    walk_files(&walk);
-    /* What was found before a limit was reached is listed all the same. */
-    ended = b->ended;
-    b->ended = LISTING_WHOLE;
-    b->limit_us += b->limit_us / 4;
-    resolve_runs(&resolve);
-    b->ended = ended ? ended : b->ended;
-    listing_skip(&listing, LISTING_WHY_METHOD, 0,
-                 "metadata, and files nobody finds by name");
-}
-
-/* Opens what the best method needs that works. */
-static enum listing_method choose(const struct lister_options *options,
-                                  struct budget *b)
-{
-    enum listing_method wanted = options->method;
-    size_t before = b->memory;
-    const char *why;
-
-    if (wanted != LISTING_METHOD_FILES) {
-        why = kernel_open(&kernel, b);
-        if (!why) {
-            why = make_tables(b, &kernel, options->runs);
-        }
-        if (!why && !probe(&kernel, &scan.owners)) {
-            why = "the kernel's page structures are not as expected";
-        }
-        if (!why) {
-            scan.from = options->from / scan.page_size;
-            return LISTING_METHOD_PAGES;
-        }
-        listing_skip(&listing, LISTING_WHY_METHOD, 0, "%s", why);
-        kernel_close(&kernel);
-        budget_forget(b, before);
-        /* Maybe it was the memory, of which the other one needs less. */
-        b->ended = LISTING_WHOLE;
+    if (!why) {
+        why = make_tables(b, &kernel, options->runs);
     }
-    if (wanted != LISTING_METHOD_PAGES) {
-        why = resident_open(&walk.resident, b);
-        if (!why) {
-            why = make_tables(b, NULL, options->runs);
-        }
-        if (!why) {
-            scan.from = options->from / scan.page_size;
-            walk.scan = &scan;
-            walk.mounts = &mounts;
-            walk_processes(&walk);
-            return LISTING_METHOD_FILES;
-        }
-        listing_skip(&listing, LISTING_WHY_METHOD, 0, "%s", why);
+    if (!why && !probe(&kernel, &scan.owners)) {
+        why = "the kernel's page structures are not as expected";
     }
-    return LISTING_METHOD_NONE;
+    scan.from = options->from / sysconf(_SC_PAGESIZE);
+    return why;
 }
 
 int lister_run(int fd, const struct lister_options *options)
@@ -134,7 +110,6 @@ int lister_run(int fd, const struct lister_options *options)
         .memory_limit = (size_t)options->memory_kib << 10,
         .read_limit = (uint64_t)options->read_kib << 10,
     };
-    enum listing_method method = LISTING_METHOD_NONE;
     const char *why;
     struct rusage usage;
 
@@ -146,20 +121,19 @@ int lister_run(int fd, const struct lister_options *options)
     for (uint32_t i = 0; i < disks.disks; i++) {
         listing_put_disk(&listing, &disks.disk[i]);
     }
-    method = choose(options, &budget);
-    why = options->keep_privileges ? NULL :
-          privileges_drop(method == LISTING_METHOD_FILES);
+    why = prepare(options, &budget);
+    if (!why && !options->keep_privileges) {
+        why = privileges_drop();
+    }
     if (why) {
-        listing_skip(&listing, LISTING_WHY_OTHER, 0, "%s", why);
-        method = LISTING_METHOD_NONE;
-    } else if (method == LISTING_METHOD_PAGES) {
+        listing_skip(&listing, LISTING_WHY_METHOD, 0, "%s", why);
+        budget.ended = LISTING_FAILED;
+    } else {
         list_pages(&budget);
-    } else if (method == LISTING_METHOD_FILES) {
-        list_files(&budget);
     }
     getrusage(RUSAGE_SELF, &usage);
-    listing_end(&listing, method == LISTING_METHOD_NONE ? LISTING_FAILED :
-                budget.ended, method, &figures,
+    listing_end(&listing, budget.ended,
+                why ? LISTING_METHOD_NONE : LISTING_METHOD_PAGES, &figures,
                 now_us() - budget.start_us, cpu_us(&usage),
                 (uint64_t)usage.ru_maxrss << 10, budget_bytes_read());
     return listing.broken;

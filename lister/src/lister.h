@@ -12,7 +12,6 @@ struct lister_options {
     uint64_t nonce;
     uint64_t from;                      /* guest-physical address */
     uint32_t limit_ms, memory_kib, extents, read_kib;
-    enum listing_method method;         /* NONE: the best there is */
     /* For tests */
     bool keep_privileges;
     uint32_t runs;                      /* room for so many, 0: all */

@@ -217,17 +217,17 @@ void listing_skip(struct listing *l, enum listing_reason reason,
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     listing_clean(text);
-    for (uint32_t i = 0; i < l->skips; i++) {
-        s = &l->skipped[i];
+    for (uint32_t i = 0; i < l->skips.count; i++) {
+        s = &l->skips.reason[i];
         if (s->reason == reason && !strcmp(s->text, text)) {
             s->pages += pages;
             return;
         }
     }
-    if (l->skips == LISTING_MAX_SKIPPED || !text[0]) {
+    if (l->skips.count == LISTING_MAX_SKIPPED || !text[0]) {
         return;
     }
-    s = &l->skipped[l->skips++];
+    s = &l->skips.reason[l->skips.count++];
     s->reason = reason;
     s->pages = pages;
     strcpy(s->text, text);
@@ -235,8 +235,8 @@ void listing_skip(struct listing *l, enum listing_reason reason,
 
 static void send_skipped(struct listing *l)
 {
-    for (uint32_t i = 0; i < l->skips; i++) {
-        const struct listing_skipped *s = &l->skipped[i];
+    for (uint32_t i = 0; i < l->skips.count; i++) {
+        const struct listing_skipped *s = &l->skips.reason[i];
         size_t length = strlen(s->text);
         uint8_t *p = new_payload(l, LISTING_SKIPPED_LEN);
 

@@ -44,6 +44,11 @@ struct listing_skipped {
     char text[LISTING_MAX_TEXT + 1];
 };
 
+struct listing_skips {
+    uint32_t count;
+    struct listing_skipped reason[LISTING_MAX_SKIPPED];
+};
+
 struct listing {
     int fd;
     bool broken;                /* nobody reads on */
@@ -55,8 +60,7 @@ struct listing {
     uint64_t extents, max_extents;
     uint64_t data_pages, metadata_pages;
     uint32_t pending;           /* extents in payload */
-    uint32_t skips;
-    struct listing_skipped skipped[LISTING_MAX_SKIPPED];
+    struct listing_skips skips;
     uint8_t payload[LISTING_HEADER_LEN + LISTING_MAX_PAYLOAD];
 };
 

@@ -24,8 +24,6 @@ static const char usage[] =
 "  --from ADDRESS   begin at this address of memory, to go on where a listing\n"
 "                   of so many extents ended (0)\n"
 "  --nonce N        number to be repeated in the listing (0)\n"
-"  --method M       pages: the kernel's page structures; files: open, mapped\n"
-"                   and walked files; default: pages, else files\n"
 "  --version, --help\n";
 
 static bool number(const char *text, uint64_t low, uint64_t high,
@@ -48,7 +46,6 @@ int main(int argc, char **argv)
         { "reads", required_argument, NULL, 'r' },
         { "from", required_argument, NULL, 'f' },
         { "nonce", required_argument, NULL, 'n' },
-        { "method", required_argument, NULL, 'M' },
         /* For tests */
         { "keep-privileges", no_argument, NULL, 'k' },
         { "runs", required_argument, NULL, 'R' },
@@ -90,11 +87,6 @@ int main(int argc, char **argv)
             break;
         case 'n':
             good = number(optarg, 0, UINT64_MAX, &o.nonce);
-            break;
-        case 'M':
-            good = !strcmp(optarg, "pages") || !strcmp(optarg, "files");
-            o.method = *optarg == 'p' ? LISTING_METHOD_PAGES :
-                       LISTING_METHOD_FILES;
             break;
         case 'R':
             good = number(optarg, 1, UINT32_MAX, &value);

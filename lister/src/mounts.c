@@ -76,10 +76,11 @@ static bool is_remote(const char *type)
     return !strncmp(type, "nfs", 3) || !strcmp(type, "cifs") ||
            !strncmp(type, "smb", 3) || !strcmp(type, "ceph") ||
            !strncmp(type, "fuse", 4) || !strcmp(type, "9p") ||
-           !strcmp(type, "autofs") || !strcmp(type, "virtiofs");
+           !strcmp(type, "virtiofs");
 }
 
-/* A path below one of these may hang when it is opened. */
+/* A path below one of these may hang when it is opened. One at or below a
+ * trigger of autofs does not: what is mounted there has covered it. */
 static bool is_below(const char *where, char **remote, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
@@ -93,10 +94,22 @@ static bool is_below(const char *where, char **remote, unsigned count)
     return false;
 }
 
+static bool add_name(char ***names, unsigned *count, const char *name)
+{
+    char **more = realloc(*names, (*count + 1) * sizeof(*more));
+
+    if (!more) {
+        return false;
+    }
+    *names = more;
+    more[*count] = strdup(name);
+    return more[*count] && ++*count;
+}
+
 void mounts_find(struct mounts *m)
 {
     FILE *info = fopen("/proc/self/mountinfo", "r");
-    char *line = NULL, where[PATH_MAX], *remote[64];
+    char *line = NULL, where[PATH_MAX], **remote = NULL;
     unsigned remotes = 0;
     size_t room = 0;
 
@@ -107,9 +120,8 @@ void mounts_find(struct mounts *m)
         if (!mounts_parse(line, &mount, where)) {
             continue;
         }
-        if (is_remote(mount.type) && remotes < 64 &&
-            (remote[remotes] = strdup(where))) {
-            remotes++;
+        if (is_remote(mount.type) && !add_name(&remote, &remotes, where)) {
+            break;
         }
         if (!mounts_can_map(mount.type) ||
             is_below(where, remote, remotes)) {
@@ -132,6 +144,7 @@ void mounts_find(struct mounts *m)
     while (remotes) {
         free(remote[--remotes]);
     }
+    free(remote);
     free(line);
     if (info) {
         fclose(info);

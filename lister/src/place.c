@@ -82,10 +82,17 @@ const struct place_extent *place_at(struct place *p, uint64_t offset,
     return NULL;
 }
 
-bool place_elsewhere(int fd)
+const char *place_elsewhere(int fd, bool xfs)
 {
     struct fsxattr attributes;
+    int flags = 0;
 
-    return ioctl(fd, FS_IOC_FSGETXATTR, &attributes) ||
-           attributes.fsx_xflags & FS_XFLAG_REALTIME;
+    if (xfs) {
+        return ioctl(fd, FS_IOC_FSGETXATTR, &attributes) ||
+               attributes.fsx_xflags & FS_XFLAG_REALTIME ?
+               "files in a real-time section" : NULL;
+    }
+    /* FIEMAP does not mark what fscrypt encrypts. */
+    return ioctl(fd, FS_IOC_GETFLAGS, &flags) || flags & FS_ENCRYPT_FL ?
+           "files that fscrypt encrypts" : NULL;
 }

@@ -33,7 +33,8 @@ void place_open(struct place *p, int fd);
  */
 const struct place_extent *place_at(struct place *p, uint64_t offset,
                                     uint64_t end);
-/* The file's data are on another device (XFS's real-time section) */
-bool place_elsewhere(int fd);
+/* Why the device does not hold the bytes of a file of ext4, or of XFS, where
+ * FIEMAP says; NULL: it does */
+const char *place_elsewhere(int fd, bool xfs);
 
 #endif

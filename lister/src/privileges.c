@@ -22,10 +22,6 @@
 
 #define NOBODY 65534
 
-#ifndef SYS_openat2
-#define SYS_openat2 437
-#endif
-
 #if defined(__x86_64__)
 #define ARCHITECTURE AUDIT_ARCH_X86_64
 #elif defined(__aarch64__)
@@ -75,67 +71,37 @@ static struct sock_filter filter[] = {
     ALLOW_READING(open_by_handle_at, 2),
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 5),
     LOAD(args[1]),
-    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)FS_IOC_FIEMAP, 1, 0),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)FS_IOC_FIEMAP, 2, 0),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)FS_IOC_GETFLAGS, 1, 0),
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)FS_IOC_FSGETXATTR, 0, 1),
     RETURN(SECCOMP_RET_ALLOW),
     REFUSE,
 };
 
-/* What walking needs besides, before the refusal of all the rest */
-static struct sock_filter walking[] = {
-    ALLOW_READING(openat, 2),
-    /* Its flags are where a filter does not see them; RLIMIT_FSIZE and the
-     * want of capabilities do for it. */
-    ALLOW(openat2),
-    ALLOW(name_to_handle_at),
-    ALLOW(getdents64),
-    ALLOW(fstat),
-#ifdef SYS_newfstatat
-    ALLOW(newfstatat),
-#endif
-    ALLOW(lseek),
-    ALLOW(readlinkat),
-    ALLOW(mincore),
-    ALLOW(madvise),
-};
-
-static struct sock_filter refuse[] = { REFUSE };
-
-static const char *restrict_calls(bool walk)
+static const char *restrict_calls(void)
 {
-    struct sock_filter all[128];
-    struct sock_fprog program = { .filter = all };
+    struct sock_fprog program = {
+        .filter = filter, .len = sizeof(filter) / sizeof(*filter),
+    };
 
-    memcpy(all, filter, sizeof(filter));
-    program.len = sizeof(filter) / sizeof(*filter);
-    if (walk) {
-        memcpy(all + program.len, walking, sizeof(walking));
-        program.len += sizeof(walking) / sizeof(*walking);
-    }
-    memcpy(all + program.len, refuse, sizeof(refuse));
-    program.len++;
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) ?
            "system calls cannot be restricted" : NULL;
 }
 
-const char *privileges_drop(bool walk)
+const char *privileges_drop(void)
 {
     struct __user_cap_header_struct header = {
         .version = _LINUX_CAPABILITY_VERSION_3,
     };
     struct __user_cap_data_struct caps[2] = { { 0 } };
-    uint32_t kept = 1u << CAP_DAC_READ_SEARCH;
     struct rlimit nothing = { 0, 0 };
     struct stat st;
 
-    if (walk) {
-        kept |= 1u << CAP_FOWNER;       /* mincore() of others' files */
-    }
     if (!fstat(STDOUT_FILENO, &st) && !S_ISREG(st.st_mode) &&
         setrlimit(RLIMIT_FSIZE, &nothing)) {
         return "writing to files cannot be forbidden";
     }
-    caps[0].effective = caps[0].permitted = kept;
+    caps[0].effective = caps[0].permitted = 1u << CAP_DAC_READ_SEARCH;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
         prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) || setgroups(0, NULL) ||
         setresgid(NOBODY, NOBODY, NOBODY) ||
@@ -143,5 +109,5 @@ const char *privileges_drop(bool walk)
         syscall(SYS_capset, &header, caps)) {
         return "privileges cannot be dropped";
     }
-    return restrict_calls(walk);
+    return restrict_calls();
 }

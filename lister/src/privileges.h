@@ -3,16 +3,13 @@
 #ifndef PRIVILEGES_H
 #define PRIVILEGES_H
 
-#include <stdbool.h>
-
 /*
  * From here on: user and group "nobody", no capability but those to read
  * files and to open them by handle, no new ones, and none but the system
  * calls named in privileges.c, none of which writes to a file system.
  *
- * walk: the calls that walking file systems needs as well.  NULL when all
- * is well, else what did not work.
+ * NULL when all is well, else what did not work.
  */
-const char *privileges_drop(bool walk);
+const char *privileges_drop(void);
 
 #endif

@@ -14,6 +14,8 @@
 /* So many owners between two looks at what was read from disks */
 #define LOOK_AT_READS 32
 #define HANDLE_MAX 16
+/* Pages of a file from here on would overflow an offset in bytes. */
+#define MAX_INDEX (UINT64_C(1) << 40)
 #define INO32_GEN 1             /* types of file handles, as in NFS's */
 #define XFS_INO64_GEN 0x81
 
@@ -67,7 +69,7 @@ static uint64_t run_end(const struct resolve *r, const struct run *run)
 
 /* Bytes [offset, offset + length) of a device hold the run's memory from
  * byte `within` on.  Returns the pages that a disk holds. */
-static uint64_t put_parts(struct resolve *r,
+static uint64_t put_parts(struct resolve *r, uint32_t run,
                           const struct disks_device *device, uint64_t within,
                           uint64_t offset, uint64_t length, uint8_t kind)
 {
@@ -83,11 +85,12 @@ static uint64_t put_parts(struct resolve *r,
         }
         if (got >= LISTING_PAGE && !(at % LISTING_SECTOR)) {
             if (r->parts == r->room) {
-                r->budget->ended = LISTING_ENDED_MEMORY;
+                r->full = true;
                 break;
             }
             r->part[r->parts++] = (struct part) {
-                at, within / LISTING_PAGE, got / LISTING_PAGE, disk, kind,
+                at, run, within / LISTING_PAGE, got / LISTING_PAGE, disk,
+                kind,
             };
             pages += got / LISTING_PAGE;
         }
@@ -103,30 +106,28 @@ static uint64_t put_parts(struct resolve *r,
     return pages;
 }
 
-static void put_device_run(struct resolve *r, struct run *run,
+static void put_device_run(struct resolve *r, uint32_t number,
                            const struct disks_device *device)
 {
-    uint32_t first = r->parts;
+    const struct run *run = &r->scan->run[number];
     uint64_t start = run_start(r, run), end = run_end(r, run);
 
-    if (run->index < UINT64_C(1) << 40) {
+    if (run->index < MAX_INDEX) {
         r->figures->no_place += units(r, run) -
-            put_parts(r, device, 0, start, end - start,
+            put_parts(r, number, device, 0, start, end - start,
                       LISTING_KIND_METADATA);
     }
-    run->index = first;
-    run->owner = r->parts - first;
 }
 
 /* Returns the pages that have no place. */
-static uint64_t put_file_run(struct resolve *r, struct run *run,
+static uint64_t put_file_run(struct resolve *r, uint32_t number,
                              const struct disks_device *device, uint64_t ask)
 {
+    const struct run *run = &r->scan->run[number];
     uint64_t start = run_start(r, run), end = run_end(r, run), at = start;
     uint64_t wanted = units(r, run), pages = 0;
-    uint32_t first = r->parts;
 
-    while (at < end) {
+    while (at < end && !r->full) {
         const struct place_extent *e = place_at(&r->place, at, ask);
         uint64_t stop, from;
 
@@ -137,14 +138,12 @@ static uint64_t put_file_run(struct resolve *r, struct run *run,
         from = e->start > at ? e->start : at;
         from = (from + LISTING_PAGE - 1) / LISTING_PAGE * LISTING_PAGE;
         if (e->usable && from < stop) {
-            pages += put_parts(r, device, from - start,
+            pages += put_parts(r, number, device, from - start,
                                e->offset + (from - e->start), stop - from,
                                LISTING_KIND_DATA);
         }
         at = stop > at ? stop : end;
     }
-    run->index = first;
-    run->owner = r->parts - first;
     return wanted > pages ? wanted - pages : 0;
 }
 
@@ -193,7 +192,8 @@ static int find_file(struct resolve *r, const struct owner *owner,
     const struct mount *mount;
     bool network = false;
     const char *name = owner_file_system(owner->magic, &network);
-    int fd = -1;
+    const char *elsewhere;
+    int fd;
 
     if (network) {
         listing_skip(r->listing, LISTING_WHY_NETWORK, pages,
@@ -221,29 +221,27 @@ static int find_file(struct resolve *r, const struct owner *owner,
                      (*device)->name);
         return -1;
     }
-    if (S_ISREG(owner->mode)) {
-        fd = open_file(owner, mount->fd);
-        if (fd >= 0 && owner->magic == MAGIC_XFS && place_elsewhere(fd)) {
-            close(fd);
-            fd = -1;
-        }
+    if (!S_ISREG(owner->mode)) {
+        listing_skip(r->listing, LISTING_WHY_FILES, pages,
+                     "%s: files that are not ordinary ones",
+                     (*device)->name);
+        return -1;
     }
+    fd = open_file(owner, mount->fd);
     if (fd < 0) {
         listing_skip(r->listing, LISTING_WHY_FILES, pages,
                      "%s: files that cannot be opened: %s", (*device)->name,
-                     S_ISREG(owner->mode) ? strerror(errno) :
-                     "not ordinary ones");
+                     strerror(errno));
+        return -1;
+    }
+    elsewhere = place_elsewhere(fd, owner->magic == MAGIC_XFS);
+    if (elsewhere) {
+        listing_skip(r->listing, LISTING_WHY_PLACE, pages, "%s: %s",
+                     (*device)->name, elsewhere);
+        close(fd);
+        return -1;
     }
     return fd;
-}
-
-static void drop(struct resolve *r, const uint32_t *order, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        struct run *run = &r->scan->run[order[i]];
-
-        run->index = run->owner = 0;
-    }
 }
 
 static void resolve_file(struct resolve *r, const struct owner *owner,
@@ -255,22 +253,20 @@ static void resolve_file(struct resolve *r, const struct owner *owner,
 
     if (fd < 0) {
         r->figures->no_place += pages;
-        drop(r, order, owner->runs);
         return;
     }
     place_open(&r->place, fd);
     r->figures->files++;
-    for (uint32_t i = 0; i < owner->runs; i++) {
-        struct run *run = &r->scan->run[order[i]];
+    for (uint32_t i = 0; i < owner->runs && !r->full; i++) {
+        const struct run *run = &r->scan->run[order[i]];
 
-        if (run->index >= UINT64_C(1) << 40) {
-            drop(r, order + i, 1);
+        if (run->index >= MAX_INDEX) {
             continue;
         }
         if (run_end(r, run) > ask) {
             ask = ask_until(r, order, i, owner->runs);
         }
-        missing += put_file_run(r, run, device, ask);
+        missing += put_file_run(r, order[i], device, ask);
     }
     close(fd);
     if (missing) {
@@ -293,39 +289,49 @@ static void resolve_device(struct resolve *r, const struct owner *owner,
                      "%s: %s", device ? device->name : "a block device",
                      device ? device->why : "not known");
         r->figures->no_place += pages;
-        drop(r, order, owner->runs);
         return;
     }
-    for (uint32_t i = 0; i < owner->runs; i++) {
-        put_device_run(r, &r->scan->run[order[i]], device);
+    for (uint32_t i = 0; i < owner->runs && !r->full; i++) {
+        put_device_run(r, order[i], device);
     }
 }
 
 /* Numbers of runs, those of one owner together */
-static void group(struct resolve *r)
+static void group(struct resolve *r, uint32_t start, uint32_t count)
 {
     struct owners *o = &r->scan->owners;
     uint32_t first = 0;
 
     for (uint32_t i = 0; i < o->count; i++) {
+        o->owner[i].runs = 0;
+    }
+    for (uint32_t i = start; i < start + count; i++) {
+        o->owner[r->scan->run[i].owner].runs++;
+    }
+    for (uint32_t i = 0; i < o->count; i++) {
         o->owner[i].first = first;
         first += o->owner[i].runs;
         o->owner[i].runs = 0;
     }
-    for (uint32_t i = 0; i < r->scan->runs; i++) {
+    for (uint32_t i = start; i < start + count; i++) {
         struct owner *owner = &o->owner[r->scan->run[i].owner];
 
         r->order[owner->first + owner->runs++] = i;
     }
 }
 
-static void list(struct resolve *r)
+static void list(struct resolve *r, uint32_t start, uint32_t count)
 {
-    for (uint32_t i = 0; i < r->scan->runs; i++) {
-        const struct run *run = &r->scan->run[i];
+    memset(r->spare, 0xff, count * sizeof(*r->spare));
+    for (uint32_t n = r->parts; n--;) {
+        r->spare[r->part[n].run - start] = n;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const struct run *run = &r->scan->run[start + i];
 
-        for (uint32_t n = 0; n < run->owner; n++) {
-            const struct part *p = &r->part[run->index + n];
+        for (uint32_t n = r->spare[i];
+             n < r->parts && r->part[n].run == start + i; n++) {
+            const struct part *p = &r->part[n];
             struct listing_extent e = {
                 .gpa = run->page * r->scan->page_size +
                        (uint64_t)p->page * LISTING_PAGE,
@@ -341,34 +347,57 @@ static void list(struct resolve *r)
     }
 }
 
-void resolve_runs(struct resolve *r)
+static void resolve_owner(struct resolve *r, const struct owner *owner)
+{
+    uint32_t *order = r->order + owner->first;
+    uint64_t pages = 0;
+
+    for (uint32_t n = 0; n < owner->runs; n++) {
+        pages += units(r, &r->scan->run[order[n]]);
+    }
+    resolve_sort(r->scan->run, order, r->spare, owner->runs);
+    if (owner->kind == OWNER_DEVICE) {
+        resolve_device(r, owner, order, pages);
+    } else {
+        resolve_file(r, owner, order, pages);
+    }
+}
+
+/* False: not all parts of these runs fit into the table. */
+static bool resolve_some(struct resolve *r, uint32_t start, uint32_t count)
 {
     struct owners *o = &r->scan->owners;
 
-    group(r);
+    group(r, start, count);
     r->parts = 0;
-    for (uint32_t i = 0; i < o->count; i++) {
-        const struct owner *owner = &o->owner[i];
-        uint32_t *order = r->order + owner->first;
-        uint64_t pages = 0;
-
-        if (!owner->runs) {
+    r->full = false;
+    for (uint32_t i = 0; i < o->count && !r->full; i++) {
+        if (!o->owner[i].runs) {
             continue;
         }
         if (!budget_time(r->budget) ||
             (i % LOOK_AT_READS == 0 && !budget_reads(r->budget))) {
-            drop(r, order, owner->runs);
-            continue;
+            break;
         }
-        for (uint32_t n = 0; n < owner->runs; n++) {
-            pages += units(r, &r->scan->run[order[n]]);
-        }
-        resolve_sort(r->scan->run, order, r->spare, owner->runs);
-        if (owner->kind == OWNER_DEVICE) {
-            resolve_device(r, owner, order, pages);
-        } else {
-            resolve_file(r, owner, order, pages);
-        }
+        resolve_owner(r, &o->owner[i]);
     }
-    list(r);
+    return !r->full;
+}
+
+void resolve_runs(struct resolve *r)
+{
+    uint32_t start = 0, count;
+
+    for (; start < r->scan->runs && !r->budget->ended; start += count) {
+        count = r->scan->runs - start;
+        r->figures_before = *r->figures;
+        r->skips_before = r->listing->skips;
+        /* Of a single run, the parts that fit are listed. */
+        while (!resolve_some(r, start, count) && count > 1) {
+            count /= 2;
+            *r->figures = r->figures_before;
+            r->listing->skips = r->skips_before;
+        }
+        list(r, start, count);
+    }
 }

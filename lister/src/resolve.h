@@ -2,6 +2,10 @@
 /*
  * From runs (pages of files) to extents (bytes of disks), one owner after
  * the other, then into the listing in the order of memory.
+ *
+ * A run may lie in many places on disks. If they do not fit into the table,
+ * only the first half of the runs is resolved and listed, or a quarter, and
+ * the rest afterwards: memory is bounded, the listing is not.
  */
 #ifndef RESOLVE_H
 #define RESOLVE_H
@@ -15,10 +19,11 @@
 #include "place.h"
 #include "scan.h"
 
-/* A part of a run: once resolved, run.index is the number of its first
- * part, and run.owner how many there are. */
+/* A part of a run that lies on a disk in one piece. Those of a run are
+ * neighbours in the table. */
 struct part {
     uint64_t offset;            /* on the disk, bytes */
+    uint32_t run;
     uint32_t page, pages;       /* from the run's start; of 4096 bytes */
     uint8_t disk, kind;
 };
@@ -31,9 +36,14 @@ struct resolve {
     struct budget *budget;
     struct listing_figures *figures;
     struct part *part;
-    uint32_t *order, *spare;    /* numbers of runs, by owner and index */
+    uint32_t *order;            /* numbers of runs, by owner and index */
+    uint32_t *spare;            /* to sort them; then: first part of a run */
     uint32_t parts, room;
+    bool full;                  /* there was no room for a part */
     struct place place;
+    /* As they were before the runs that are being resolved */
+    struct listing_figures figures_before;
+    struct listing_skips skips_before;
 };
 
 bool resolve_init(struct resolve *r, struct scan *s, size_t part_bytes);

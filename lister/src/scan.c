@@ -101,8 +101,24 @@ static enum buffers { CHANGED, NOT_READ, CLEAN } judge_buffers(
     return NOT_READ;
 }
 
+/*
+ * A descriptor or commit block of ext4's journal. When the journal comes
+ * round, its blocks are overwritten past the device's cache, where the old
+ * ones stay and look clean.
+ */
+static bool is_journal(const struct scan *s, uint64_t number)
+{
+    const struct kernel_segment *ram = &s->kernel->ram[s->segment];
+    uint8_t magic[4];
+
+    return kernel_read(s->kernel, ram->address + number * s->page_size -
+                       ram->physical, magic, sizeof(magic)) &&
+           !memcmp(magic, "\xc0\x3b\x39\x98", sizeof(magic));
+}
+
 /* A page of the page cache, or whatever: what is to be done with it */
-static bool judge(struct scan *s, const uint8_t *page, uint64_t mapping)
+static bool judge(struct scan *s, uint64_t frame, const uint8_t *page,
+                  uint64_t mapping)
 {
     uint64_t flags = field(page, s->kernel->layout.page_flags);
     enum buffers buffers = CLEAN;
@@ -127,7 +143,8 @@ static bool judge(struct scan *s, const uint8_t *page, uint64_t mapping)
     }
     s->head_cached = true;
     if (owner->kind == OWNER_DEVICE && flags & l->has_private) {
-        buffers = judge_buffers(s, field(page, l->page_private));
+        buffers = is_journal(s, frame) ? CHANGED :
+                  judge_buffers(s, field(page, l->page_private));
         flags |= buffers == CLEAN ? l->uptodate : 0;
     }
     if (flags & l->writeback) {
@@ -170,7 +187,7 @@ static bool look(struct scan *s, uint64_t number, const uint8_t *page)
     if (!mapping || mapping & 3) {
         return true;
     }
-    if (!judge(s, page, mapping)) {
+    if (!judge(s, number, page, mapping)) {
         return false;
     }
     if (s->head_owner != NONE) {
@@ -199,7 +216,7 @@ static uint64_t fill(struct scan *s, uint64_t end)
     return 0;
 }
 
-bool scan_some(struct scan *s)
+enum scan_state scan_some(struct scan *s, uint32_t us_per_run)
 {
     const struct kernel *k = s->kernel;
 
@@ -213,12 +230,13 @@ bool scan_some(struct scan *s)
         while (s->next < end) {
             uint64_t got = fill(s, end);
 
-            if (!budget_time(s->budget)) {
-                return false;
+            if (budget_time_left(s->budget) <=
+                (uint64_t)s->runs * us_per_run) {
+                return SCAN_TIME;
             }
             for (uint64_t i = 0; i < got; i++) {
                 if (!look(s, s->next, s->buffer + i * k->layout.page_size)) {
-                    return true;
+                    return SCAN_FULL;
                 }
                 s->next++;
                 s->figures->examined += s->page_size / LISTING_PAGE;
@@ -227,5 +245,5 @@ bool scan_some(struct scan *s)
         }
         s->segment++;
     }
-    return false;
+    return SCAN_END;
 }

@@ -20,7 +20,7 @@
 
 struct run {
     uint64_t page;              /* number of the first page of memory */
-    uint64_t index;             /* page of the file; later: see resolve.h */
+    uint64_t index;             /* page of the file */
     uint32_t owner, pages;
 };
 
@@ -44,13 +44,19 @@ struct scan {
     bool head_cached;
 };
 
-/* Without a kernel the runs are somebody else's to fill. */
+/* Why a scan stops */
+enum scan_state {
+    SCAN_END,                   /* memory has been scanned to its end */
+    SCAN_FULL,                  /* a table is full */
+    SCAN_TIME,                  /* only the time to resolve is left */
+};
+
 bool scan_init(struct scan *s, const struct kernel *k, struct budget *b,
                struct listing_figures *f, size_t run_bytes,
                size_t owner_bytes);
-/* Fills the tables.  False: memory has been scanned to its end, or a limit
- * was reached (budget->ended). */
-bool scan_some(struct scan *s);
+/* Fills the tables, until resolving their runs would take the time that is
+ * left if a run takes `us_per_run`. */
+enum scan_state scan_some(struct scan *s, uint32_t us_per_run);
 void scan_clear(struct scan *s);
 
 #endif

@@ -38,23 +38,49 @@ static int open_port(const char *wanted)
     return fd;
 }
 
-static void end_child(pid_t *child)
+/* A child in a read of a broken disk survives SIGKILL until the read ends.
+ * So none is waited for, and there may not be many. */
+#define MAX_CHILDREN 4
+
+struct children {
+    unsigned count;
+    pid_t pid[MAX_CHILDREN];    /* the last one answers, others were killed */
+};
+
+static void reap(struct children *c)
 {
-    if (*child > 0) {
-        kill(*child, SIGKILL);
-        waitpid(*child, NULL, 0);
-        *child = 0;
+    unsigned kept = 0;
+
+    for (unsigned i = 0; i < c->count; i++) {
+        if (waitpid(c->pid[i], NULL, WNOHANG) != c->pid[i]) {
+            c->pid[kept++] = c->pid[i];
+        }
+    }
+    c->count = kept;
+}
+
+static void end_children(const struct children *c)
+{
+    for (unsigned i = 0; i < c->count; i++) {
+        kill(c->pid[i], SIGKILL);
     }
 }
 
-static pid_t answer(int fd, const struct listing_request *request,
-                    const struct lister_options *defaults)
+static void answer(struct children *c, int fd,
+                   const struct listing_request *request,
+                   const struct lister_options *defaults)
 {
     struct lister_options options = *defaults;
-    pid_t child = fork();
+    pid_t child;
 
+    end_children(c);
+    reap(c);
+    child = c->count < MAX_CHILDREN ? fork() : -1;
     if (child) {
-        return child;
+        if (child > 0) {
+            c->pid[c->count++] = child;
+        }
+        return;
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     options.nonce = request->nonce;
@@ -69,7 +95,7 @@ int serve(const char *port, const struct lister_options *defaults)
 {
     struct request_input input = { .used = 0 };
     int fd = open_port(port);
-    pid_t child = 0;
+    struct children children = { .count = 0 };
 
     if (fd < 0) {
         fprintf(stderr, "page-cache-lister: port %s: %s\n", port,
@@ -82,17 +108,15 @@ int serve(const char *port, const struct lister_options *defaults)
         uint8_t bytes[256];
         ssize_t got;
 
-        if (child > 0 && waitpid(child, NULL, WNOHANG) == child) {
-            child = 0;
-        }
-        if (poll(&wait, 1, child ? 1000 : -1) < 0 && errno != EINTR) {
+        reap(&children);
+        if (poll(&wait, 1, children.count ? 1000 : -1) < 0 &&
+            errno != EINTR) {
             break;
         }
         got = wait.revents & POLLIN ? read(fd, bytes, sizeof(bytes)) : 0;
         if (got > 0) {
             if (request_feed(&input, bytes, got, &request)) {
-                end_child(&child);
-                child = answer(fd, &request, defaults);
+                answer(&children, fd, &request, defaults);
             }
         } else if (got < 0 && errno != EAGAIN && errno != EINTR) {
             break;              /* the port has gone */
@@ -101,6 +125,6 @@ int serve(const char *port, const struct lister_options *defaults)
             sleep(1);
         }
     }
-    end_child(&child);
+    end_children(&children);
     return 0;
 }

@@ -14,7 +14,7 @@
 #define ARRAY 0xfffff1c280000000ull
 
 static struct kernel k;
-static Elf64_Phdr header[64];
+static Elf64_Phdr header[1024];
 static unsigned count;
 static uint64_t size;
 
@@ -95,6 +95,19 @@ static void without_array(void)
     CHECK(parse() && k.ram_count == 1);
     begin();
     CHECK(parse());
+}
+
+/* Hundreds of pieces of one length, as memory is plugged in: any segment
+ * of the array may describe any of them, and only one base fits all. */
+static void plugged_memory(void)
+{
+    begin();
+    text_and_modules();
+    for (unsigned i = 0; i < 480; i++) {
+        memory(UINT64_C(0x100000000) + i * UINT64_C(0x10000000), 0x8000000);
+    }
+    CHECK(!parse());
+    CHECK(k.pages == ARRAY && k.ram_count == 480);
 }
 
 static void random_headers(void)
@@ -199,6 +212,7 @@ int main(void)
     RUN(a_pc);
     RUN(one_piece);
     RUN(without_array);
+    RUN(plugged_memory);
     RUN(random_headers);
     RUN(reads);
     RUN(own_layout);

@@ -8,6 +8,7 @@ from typing import Any
 
 import oslo_messaging as messaging
 
+from nova_dedup_migrate.agent import disks as agent_disks
 from nova_dedup_migrate.agent import errors
 from nova_dedup_migrate.agent import facts as agent_facts
 from nova_dedup_migrate.agent import incoming as agent_incoming
@@ -16,6 +17,7 @@ from nova_dedup_migrate.agent import local
 from nova_dedup_migrate.agent import remains as agent_remains
 from nova_dedup_migrate.agent import surveys as agent_surveys
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
+from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import objects
 
 #: Seconds a caller may wait for an event; it occupies a thread.
@@ -31,21 +33,24 @@ class Endpoint:
     :param guests: local.LocalLibvirt
     :param remains: remains.Remains
     :param surveys: surveys.Surveys
+    :param disks: disks.Disks
     """
 
-    target = messaging.Target(version='1.0')
+    target = messaging.Target(version='1.1')
 
     def __init__(self, facts: agent_facts.Facts,
                  migrations: agent_incoming.IncomingMigrations,
                  receiver: link.Receiver, guests: local.LocalLibvirt,
                  remains: agent_remains.Remains,
-                 surveys: agent_surveys.Surveys) -> None:
+                 surveys: agent_surveys.Surveys,
+                 disks: agent_disks.Disks) -> None:
         self._facts = facts
         self._migrations = migrations
         self._receiver = receiver
         self._guests = guests
         self._remains = remains
         self._surveys = surveys
+        self._disks = disks
 
     @messaging.expose
     def hello(self, ctxt: Any) -> bool:
@@ -107,6 +112,40 @@ class Endpoint:
         _check(request, objects.DedupForgetRequest)
         return self._remains.forget(request.instance_uuid,
                                     request.migration_uuid)
+
+    @messaging.expose
+    @messaging.expected_exceptions(errors.ChannelUnavailable)
+    def channel_offer(self, ctxt: Any,
+                      request: disk_objects.DedupChannelRequest
+                      ) -> disk_objects.DedupChannelOffer:
+        _check(request, disk_objects.DedupChannelRequest)
+        return self._disks.channel.offer(request)
+
+    @messaging.expose
+    @messaging.expected_exceptions(errors.FillRefused)
+    def fill_disk(self, ctxt: Any, request: disk_objects.DedupFillRequest
+                  ) -> disk_objects.DedupFillingReply:
+        _check(request, disk_objects.DedupFillRequest)
+        return self._disks.fillings.fill(ctxt, request)
+
+    @messaging.expose
+    def filling(self, ctxt: Any, request: disk_objects.DedupFillingRequest
+                ) -> disk_objects.DedupFillingReply:
+        _check(request, disk_objects.DedupFillingRequest)
+        request.wait = min(request.wait, MAX_WAIT)
+        return self._disks.fillings.filling(request)
+
+    @messaging.expose
+    def abort_filling(self, ctxt: Any, migration_uuid: str) -> bool:
+        self._disks.fillings.abort(str(migration_uuid))
+        return True
+
+    @messaging.expose
+    def set_public_images(self, ctxt: Any,
+                          request: disk_objects.DedupPublicImages) -> bool:
+        _check(request, disk_objects.DedupPublicImages)
+        self._disks.owners.set_public(request.images)
+        return True
 
 
 def _check(request: Any, expected: type) -> None:

@@ -32,3 +32,15 @@ class OfferRefused(errors.DedupMigrateError):
 
     template = ('the link to {host} is not measured, because its agent '
                 'offers {address}, port {port}: {reason}')
+
+
+class ChannelUnavailable(errors.DedupMigrateError):
+    """A host cannot connect to the data channel of this one."""
+
+    template = 'the data channel of {host} is not available: {reason}'
+
+
+class FillRefused(errors.DedupMigrateError):
+    """A disk is not built here."""
+
+    template = 'disk {target} of instance {instance} is not built: {reason}'

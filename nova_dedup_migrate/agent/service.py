@@ -9,6 +9,7 @@ import threading
 from oslo_config import cfg
 import oslo_messaging as messaging
 
+from nova_dedup_migrate.agent import disks
 from nova_dedup_migrate.agent import emulator
 from nova_dedup_migrate.agent import endpoint
 from nova_dedup_migrate.agent import facts
@@ -51,14 +52,17 @@ class AgentService:
             conf.libvirt.connection_uri or 'qemu:///system',
             self._migrations.on_event)
         self._emulators = emulator.Emulators(self._libvirt.emulators)
-        site = nodes.Site(roots=image_directories(conf),
+        directories = image_directories(conf)
+        agents = rpc_api.AgentAPI.from_conf(conf, transport)
+        self._disks = disks.Disks(conf, agents, self._libvirt, directories)
+        site = nodes.Site(roots=directories,
                           ceph_conf=conf.libvirt.images_rbd_ceph_conf,
                           ceph_key=self._libvirt.ceph_key)
         ports = range(options.probe_port_min, options.probe_port_max + 1)
         samples = guest_samples.GuestSamples(self._libvirt.host,
                                              self._libvirt.is_busy)
         links = link_rates.LinkRates(
-            rpc_api.AgentAPI.from_conf(conf, transport), conf.host,
+            agents, conf.host,
             peers.Peers(ports, options.probe_networks),
             options.probe_time, options.probe_bytes,
             options.probe_cache_time, self._libvirt.is_busy)
@@ -86,7 +90,7 @@ class AgentService:
                             rates, options.enabled),
                 self._migrations, receiver, self._libvirt,
                 remains.Remains(self._libvirt.host, self._migrations),
-                self._surveys)])
+                self._surveys, self._disks)])
 
     @property
     def outbox(self) -> outbox.Outbox | None:
@@ -99,6 +103,7 @@ class AgentService:
         self._surveys.start()
         if self._outbox is not None:
             self._outbox.start()
+        self._disks.start()
         threading.Thread(target=self._listen, name='dedup-listen',
                          daemon=True).start()
 
@@ -119,6 +124,7 @@ class AgentService:
             self._server.stop()
             self._migrations.close()
             self._server.wait()
+        self._disks.stop()
         self._libvirt.stop()
 
 

@@ -69,6 +69,11 @@ def percent(value: float | None) -> Formatted:
     return _formatted(value, '%+.0f %%'.__mod__)
 
 
+def share(value: float | None) -> Formatted:
+    """A share of 0 to 1."""
+    return _formatted(value, lambda known: '%.1f %%' % (100 * known))
+
+
 def text(value: str) -> Formatted:
     """Text; a table shows a dash if it is empty."""
     return Formatted(value, value or '-')

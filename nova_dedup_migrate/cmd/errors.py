@@ -18,3 +18,11 @@ class ConfigurationError(CommandError):
 class NoReports(CommandError):
     template = ('there are no reports in {path}; the source host of a live '
                 'migration writes its report')
+
+
+class SimilarityFailed(CommandError):
+    template = 'disk {disk} is not compared: {reason}'
+
+
+class IndexFailed(CommandError):
+    template = 'file {path} is not indexed: {reason}'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nova-dedup-migrate: reports of this host, and the small controller.
+"""nova-dedup-migrate: reports, blocks of this host, the small controller.
 
 doc/source/reference/cli.rst has each command and option; a test compares.
 """
@@ -14,14 +14,19 @@ from cliff import commandmanager
 import pbr.version
 
 from nova_dedup_migrate.cmd import configuration
+from nova_dedup_migrate.cmd import index
 from nova_dedup_migrate.cmd import report
 from nova_dedup_migrate.cmd import serve
+from nova_dedup_migrate.cmd import similarity
 
 COMMANDS: dict[str, Any] = {
+    'index build': index.Build,
+    'index status': index.Status,
     'report list': report.ListReports,
     'report rounds': report.ListRounds,
     'report show': report.ShowReport,
     'serve': serve.Serve,
+    'similarity': similarity.Similarity,
 }
 
 
@@ -34,8 +39,8 @@ class DedupMigrateApp(app.App):
             manager.add_command(name, command)
         super().__init__(
             description='Shows the reports of the live migrations that had '
-                        'this host as their source; serves the controller '
-                        'of a small site.',
+                        'this host as their source, and which blocks this '
+                        'host has; serves the controller of a small site.',
             version=pbr.version.VersionInfo(
                 'nova-dedup-migrate').release_string(),
             command_manager=manager, deferred_help=True, **kwargs)

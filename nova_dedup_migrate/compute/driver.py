@@ -87,14 +87,21 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
 
     def rollback_live_migration_at_destination(self, context, instance,
                                                *args, **kwargs):
-        """Roll back when the preparation has ended, and no guest runs."""
+        """Roll back when the preparation has ended, and no guest runs.
+
+        Waits for a libvirtd that has just ended: the source does not send
+        the request a second time.
+        """
+        settle = super().rollback_live_migration_at_destination
         if not self.dedup.enabled:
-            return super().rollback_live_migration_at_destination(
-                context, instance, *args, **kwargs)
-        with destination.preparing(instance):
+            return settle(context, instance, *args, **kwargs)
+
+        def roll_back():
             destination.require_no_guest(self._host, instance)
-            return super().rollback_live_migration_at_destination(
-                context, instance, *args, **kwargs)
+            return settle(context, instance, *args, **kwargs)
+
+        with destination.preparing(instance):
+            return self.dedup.with_libvirt(instance, roll_back)
 
     def post_live_migration_at_destination(self, context, instance, *args,
                                            **kwargs):

@@ -39,6 +39,7 @@ from nova_dedup_migrate.hypervisor import tracking
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.operations import session as compute_session
 from nova_dedup_migrate.operations import store
+from nova_dedup_migrate.planner import pacing
 from nova_dedup_migrate.recovery import loop
 from nova_dedup_migrate.recovery import owners as ownership
 from nova_dedup_migrate.reports import build
@@ -393,8 +394,8 @@ class LiveMigrations:
                 return method(*args, **kwargs)
             except (libvirt.libvirtError, exception.HypervisorUnavailable,
                     oslo_messaging.MessagingException) as error:
-                LOG.warning('A step failed after the instance has arrived: '
-                            '%s. It is repeated.', error,
+                LOG.warning('A step at the end of the live migration failed '
+                            'on its destination: %s. It is repeated.', error,
                             instance=instance)
         self.await_libvirt(instance)
         return method(*args, **kwargs)
@@ -424,6 +425,17 @@ class LiveMigrations:
             return operate()
         return live_migration.run(operation, ports)
 
+    def _rate(self, operation: operations.Operation
+              ) -> pacing.AdaptiveRate | None:
+        """Return what sets the rate of each round, None if Nova does."""
+        if (self._conf.pacing == 'fixed'
+                or operation.strategy == 'off'):
+            return None
+        maximum = self._conf.pacing_maximum * 125_000
+        limit = CONF.libvirt.live_migration_bandwidth << 20
+        return pacing.AdaptiveRate(self._conf.pacing_minimum * 125_000,
+                                   min(maximum, limit or maximum))
+
     def _ports(self, context: nova_context.RequestContext,
                instance: objects.Instance,
                operation: operations.Operation,
@@ -446,4 +458,5 @@ class LiveMigrations:
                 lambda: guest),
             loader=page_cache.loader(self._conf, guest),
             list_limit=self._conf.page_cache_time,
-            interval=self._conf.watch_interval)
+            interval=self._conf.watch_interval,
+            rate=self._rate(operation))

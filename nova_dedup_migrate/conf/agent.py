@@ -64,6 +64,85 @@ ALL_OPTS = [
              'kept for its next migration, which then begins at once. A '
              'sample takes one second. Other instances are not sampled. '
              '0: only when a migration needs it.'),
+    cfg.StrOpt(
+        'index_path',
+        default='$state_path/dedup_index',
+        help='Directory of the index of the blocks that this host has. It '
+             'can be removed while the agent does not run; the index is '
+             'then built again.'),
+    cfg.FloatOpt(
+        'index_interval',
+        default=3600.0,
+        min=0.0,
+        help='Seconds between two sweeps in which the agent indexes '
+             'images and disks that are new or have changed. 0: it '
+             'indexes nothing.'),
+    cfg.FloatOpt(
+        'index_rate',
+        default=50e6,
+        min=1e6,
+        help='Bytes a second that the index reads at most.'),
+    cfg.FloatOpt(
+        'index_max_load',
+        default=1.0,
+        min=0.0,
+        help='Load average for each processor above which indexing '
+             'waits. It also waits while a migration is under way.'),
+    cfg.IntOpt(
+        'index_max_entries',
+        default=64 << 20,
+        min=1024,
+        max=1 << 32,
+        help='Entries of the index; each takes 16 bytes and stands for '
+             '32 KiB. The files that were indexed first are dropped if '
+             'there would be more.'),
+    cfg.StrOpt(
+        'journals_path',
+        default='$state_path/dedup_journals',
+        help='Directory of the journals of disks that are being built. '
+             'With them a disk is continued after a restart.'),
+    cfg.IntOpt(
+        'storage_reserved_bytes',
+        default=10 << 30,
+        min=0,
+        help='Bytes that stay free in the file system of a disk that is '
+             'built. With less the disk is mirrored by QEMU.'),
+    cfg.StrOpt(
+        'storage_daemon',
+        default='qemu-storage-daemon',
+        help='qemu-storage-daemon, which writes the disks that are built; '
+             'a path, or a name in PATH.'),
+    cfg.HostAddressOpt(
+        'channel_address',
+        help='Address on which the agent serves blocks to other agents. '
+             'Default: [libvirt] live_migration_inbound_addr, or my_ip '
+             'where that is not set.'),
+    cfg.PortOpt(
+        'channel_port',
+        default=49216,
+        help='Port of that, TCP.'),
+    cfg.FloatOpt(
+        'channel_rate',
+        default=0.0,
+        min=0.0,
+        help='Bytes a second that this host sends to all other agents '
+             'together. 0: no limit.'),
+    cfg.StrOpt(
+        'channel_ca_file',
+        default='/etc/pki/nova-dedup-migrate/ca-cert.pem',
+        help='Certificate of the authority of all hosts, PEM. Without it '
+             'no disks are built.'),
+    cfg.StrOpt(
+        'channel_cert_file',
+        default='/etc/pki/nova-dedup-migrate/host-cert.pem',
+        help='Certificate of this host, PEM, for servers and clients. Its '
+             'subjectAltName has the name of the host, as in [DEFAULT] '
+             'host, as a DNS name.'),
+    cfg.StrOpt(
+        'channel_key_file',
+        default='/etc/pki/nova-dedup-migrate/host-key.pem',
+        help='Key of that certificate, PEM, readable by the user of the '
+             'agent alone.'),
 ]
 
 

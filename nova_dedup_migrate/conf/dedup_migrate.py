@@ -82,6 +82,34 @@ _BASIC = [
              "exceeds Nova's downtime limit of the moment by no more than "
              'this, and never live_migration_downtime of [libvirt]. A '
              'larger value ends migrations of busy guests sooner.'),
+    cfg.StrOpt(
+        'pacing',
+        default='fixed',
+        choices=[('fixed', 'live_migration_bandwidth of [libvirt] in all '
+                           'rounds'),
+                 ('adaptive', 'pacing_minimum in the first round; in each '
+                              'further one 50 Mbit/s more than the guest '
+                              'wrote to in the round before; '
+                              'pacing_maximum when that is not enough')],
+        mutable=True,
+        help='The rate at which live migrations send memory. With adaptive '
+             'a migration leaves most of the network to others and takes '
+             'longer; times are predicted for pacing_maximum.'),
+    cfg.IntOpt(
+        'pacing_minimum',
+        default=100,
+        min=1,
+        max=1000000,
+        mutable=True,
+        help='Mbit/s (10^6 bits) of the first round with adaptive pacing.'),
+    cfg.IntOpt(
+        'pacing_maximum',
+        default=1000,
+        min=1,
+        max=1000000,
+        mutable=True,
+        help='Mbit/s that adaptive pacing may rise to. '
+             'live_migration_bandwidth of [libvirt] is kept to as well.'),
     cfg.FloatOpt(
         'watch_interval',
         default=0.5,

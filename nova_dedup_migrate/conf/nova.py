@@ -55,11 +55,17 @@ _LIBVIRT = [
     cfg.StrOpt('rbd_user', help='Name of the Ceph client.'),
 ]
 
+_IMAGE_CACHE = [
+    cfg.StrOpt('subdirectory_name', default='_base',
+               help='Directory of cached images, in instances_path.'),
+]
+
 
 def register_opts(conf):
     """Make what of these Nova has not registered known."""
     paths.register_opts(conf)
-    for group, options in ((None, _HOST), ('libvirt', _LIBVIRT)):
+    for group, options in ((None, _HOST), ('libvirt', _LIBVIRT),
+                           ('image_cache', _IMAGE_CACHE)):
         for option in options:
             try:
                 conf.register_opt(option, group=group)

@@ -37,6 +37,7 @@ from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.pagecache import loader as loading
 from nova_dedup_migrate.planner import facts
+from nova_dedup_migrate.planner import pacing
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.tasks import arm
 from nova_dedup_migrate.tasks import collect_facts
@@ -64,6 +65,7 @@ class MigrationPorts:
         listed
     :ivar list_limit: seconds that listing may take
     :ivar interval: seconds between two looks of the watch
+    :ivar rate: sets the rate of each round, None if it is Nova's
     """
 
     guest: hypervisor.Guest
@@ -74,6 +76,7 @@ class MigrationPorts:
     loader: loading.PageCacheLoader | None = None
     list_limit: float = 5.0
     interval: float = 0.5
+    rate: pacing.AdaptiveRate | None = None
 
 
 def create(operation: operations.Operation,
@@ -81,7 +84,8 @@ def create(operation: operations.Operation,
     """Return the flow."""
     beside = watch.Watch(
         operation, ports.guest, ports.interval,
-        refresh.Refresh(operation, ports.loader) if ports.loader else None)
+        refresh.Refresh(operation, ports.loader) if ports.loader else None,
+        ports.rate)
     return linear_flow.Flow(
         'live-migration-' + operation.migration_uuid).add(
             frame.Open(operation, ports.guest),

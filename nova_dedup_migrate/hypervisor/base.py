@@ -8,9 +8,11 @@ each implementation passes the suites in tests/functional/hypervisor.
 
 import abc
 from collections.abc import Iterable
+import contextlib
 import typing
 
 from nova_dedup_migrate.hypervisor import statistics
+from nova_dedup_migrate.hypervisor import watching
 from nova_dedup_migrate.hypervisor.channel import Channel
 from nova_dedup_migrate.hypervisor.events import EventLog
 from nova_dedup_migrate.hypervisor.progress import Progress
@@ -151,12 +153,17 @@ class Guest(abc.ABC):
 
     @abc.abstractmethod
     def arm_dedup(self, copy: str = 'shared', disks: Iterable[dict] = (),
-                  resend: bool = True) -> None:
+                  resend: bool = True, records: bool = True,
+                  compression: dict[str, int] | None = None) -> None:
         """Let the next migration leave out what storage holds.
 
         :param copy: shared or own, where the destination has the disks
         :param disks: exceptions, as DedupDisk of the QMP schema
         :param resend: send unfetched pages in full when the link idles
+        :param records: False to leave nothing out
+        :param compression: how to compress the pages that are sent, as
+            DedupCompression of the QMP schema; {} for what is best, None
+            for not at all
         """
 
     @abc.abstractmethod
@@ -166,6 +173,10 @@ class Guest(abc.ABC):
     @abc.abstractmethod
     def allow_downtime(self, milliseconds: int) -> None:
         """Let the migration under way stop the guest for so long."""
+
+    @abc.abstractmethod
+    def limit_bandwidth(self, bytes_per_s: int) -> None:
+        """Let the migration under way send so much, until it is changed."""
 
     @abc.abstractmethod
     def load_dedup_map(self, fd: int) -> None:
@@ -189,4 +200,70 @@ class Guest(abc.ABC):
 
         :param pages: how many to check, of all disks, 1 to 4096
         :returns: tuple of statistics.DiskHints, of disks that have any
+        """
+
+    # Disks that are mirrored: hypervisor.watching
+
+    @abc.abstractmethod
+    def watch_disk(self, device: str, granularity: int | None = None
+                   ) -> watching.DiskWatch:
+        """Record writes to a disk; at first all of it is dirty.
+
+        What was known of the disk before is forgotten.
+
+        :param device: as disks() has it
+        :param granularity: bytes, a power of 2 from 4 KiB to 1 MiB;
+            default 32 KiB
+        :raises QmpError: it is encrypted, shareable or inactive
+        :raises DedupNotSupported: as all methods below
+        """
+
+    @abc.abstractmethod
+    def clear_disk(self, token: str, offset: int, length: int) -> None:
+        """Have a range dirty only if it is written to from now on.
+
+        Read it only after this; the other way round writes are lost.
+
+        :param offset, length: bytes, whole granules
+        :raises QmpError: the watch was dropped, or it is armed
+        """
+
+    @abc.abstractmethod
+    def arm_disk(self, token: str, proven: bytes, canary_offset: int,
+                 canary: bytes) -> watching.DiskWatch:
+        """Let the next mirror job of the disk copy only what it must.
+
+        :param proven: a bit for each granule, least significant bit first:
+            the target was read back and holds what was read here
+        :param canary_offset: where the target holds the canary, bytes, a
+            multiple of watching.CANARY
+        :param canary: watching.CANARY random bytes
+        :raises QmpError: the watch was dropped, or is armed
+        """
+
+    @abc.abstractmethod
+    def dirty_granules(self, watch: watching.DiskWatch) -> bytes:
+        """Return the bitmap of what was written to, or never cleared.
+
+        :param watch: not armed
+        :raises QmpError:
+        """
+
+    @abc.abstractmethod
+    def disk_watches(self) -> tuple[watching.DiskWatch, ...]:
+        """Return what became of all watches that were not dropped."""
+
+    @abc.abstractmethod
+    def drop_disk(self, token: str) -> None:
+        """Forget a watch; a mirror job that has taken it goes on.
+
+        :raises QmpError: there is no such watch
+        """
+
+    @abc.abstractmethod
+    def exported_disk(self, node_name: str
+                      ) -> contextlib.AbstractContextManager[str]:
+        """Export a disk read-only by NBD; see disk_export.exported.
+
+        :param node_name: of a DiskWatch
         """

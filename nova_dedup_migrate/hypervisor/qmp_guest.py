@@ -4,16 +4,20 @@
 import abc
 from collections.abc import Callable
 from collections.abc import Iterable
+import contextlib
+import itertools
 import time
 import typing
 
 from nova_dedup_migrate.hypervisor import base
 from nova_dedup_migrate.hypervisor import decode
+from nova_dedup_migrate.hypervisor import disk_export
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import memory
 from nova_dedup_migrate.hypervisor import progress
 from nova_dedup_migrate.hypervisor import sampling
 from nova_dedup_migrate.hypervisor import statistics
+from nova_dedup_migrate.hypervisor import watching
 
 _MIB = 1 << 20
 #: Pages to compare for a dirty rate: the error is a percent or two.
@@ -22,6 +26,8 @@ _SAMPLES = 8192
 _MAX_DISKS = 127
 #: What QEMU allows (dirtyrate.h).
 _SAMPLES_PER_GIB = (128, 16384)
+#: Numbers for the names of descriptors that are passed.
+_numbers = itertools.count(1)
 
 
 class QmpGuest(base.Guest):
@@ -132,8 +138,13 @@ class QmpGuest(base.Guest):
         self._dedup('x-dedup-track', enable=enable)
 
     def arm_dedup(self, copy: str = 'shared', disks: Iterable[dict] = (),
-                  resend: bool = True) -> None:
-        arguments = {'disks': list(disks)} if disks else {}
+                  resend: bool = True, records: bool = True,
+                  compression: dict[str, int] | None = None) -> None:
+        arguments: dict[str, object] = {'disks': list(disks)} if disks else {}
+        if not records:
+            arguments['records'] = False
+        if compression is not None:
+            arguments['compression'] = compression
         self._dedup('x-dedup-arm', copy=copy, resend=resend, **arguments)
 
     def disarm_dedup(self) -> None:
@@ -143,15 +154,40 @@ class QmpGuest(base.Guest):
         self.qmp('migrate-set-parameters',
                  **{'downtime-limit': milliseconds})
 
-    def load_dedup_map(self, fd: int) -> None:
-        name = 'dedup-map-%d' % fd
+    def limit_bandwidth(self, bytes_per_s: int) -> None:
+        self.qmp('migrate-set-parameters',
+                 **{'max-bandwidth': bytes_per_s})
+
+    def pass_fd(self, fd: int, purpose: str) -> str:
+        """Pass a file descriptor, return its name for a command.
+
+        :param purpose: begins the name
+        """
+        name = '%s-%d' % (purpose, next(_numbers))
         self.execute_with_fd(fd, 'getfd', {'fdname': name})
+        return name
+
+    def close_fd(self, name: str) -> None:
+        """Have QEMU close what pass_fd passed and no command has taken."""
+        with contextlib.suppress(errors.QmpError):
+            self.qmp('closefd', fdname=name)
+
+    def consume_fd(self, command: str, field: str, name: str,
+                   **arguments: object) -> typing.Any:
+        """Run a command of ours that consumes a descriptor.
+
+        :param field: the argument that has its name
+        """
         try:
-            self._dedup('x-dedup-load-map', fdname=name)
+            return self._dedup(command, **arguments, **{field: name})
         except errors.DedupNotSupported:
             # whoever knows the command consumes the descriptor
-            self.qmp('closefd', fdname=name)
+            self.close_fd(name)
             raise
+
+    def load_dedup_map(self, fd: int) -> None:
+        self.consume_fd('x-dedup-load-map', 'fdname',
+                        self.pass_fd(fd, 'dedup-map'))
 
     def sample_hints(self, pages: int = 512
                      ) -> tuple[statistics.DiskHints, ...]:
@@ -165,3 +201,33 @@ class QmpGuest(base.Guest):
     def dedup_statistics(self) -> statistics.DedupStatistics:
         return statistics.DedupStatistics.from_qmp(
             self._dedup('query-x-dedup'))
+
+    # Disks
+
+    def watch_disk(self, device: str, granularity: int | None = None
+                   ) -> watching.DiskWatch:
+        arguments = {} if granularity is None else {
+            'granularity': granularity}
+        return watching.DiskWatch.from_qmp(self._dedup(
+            'x-dedup-disk-watch', device=device, **arguments))
+
+    def clear_disk(self, token: str, offset: int, length: int) -> None:
+        self._dedup('x-dedup-disk-clear', token=token, offset=offset,
+                    length=length)
+
+    def arm_disk(self, token: str, proven: bytes, canary_offset: int,
+                 canary: bytes) -> watching.DiskWatch:
+        return watching.arm(self, token, proven, canary_offset, canary)
+
+    def dirty_granules(self, watch: watching.DiskWatch) -> bytes:
+        return watching.dirty(self, watch)
+
+    def disk_watches(self) -> tuple[watching.DiskWatch, ...]:
+        return watching.watches(self._dedup('x-dedup-disk-query'))
+
+    def drop_disk(self, token: str) -> None:
+        self._dedup('x-dedup-disk-drop', token=token)
+
+    def exported_disk(self, node_name: str
+                      ) -> contextlib.AbstractContextManager[str]:
+        return disk_export.exported(self, node_name)

@@ -11,6 +11,8 @@ import dataclasses
 from nova_dedup_migrate.hypervisor import decode
 from nova_dedup_migrate.hypervisor import errors
 
+_PAGE = 4096
+
 
 @dataclasses.dataclass(frozen=True)
 class HintStatistics:
@@ -77,6 +79,20 @@ class SourceStatistics:
     unresolved_hints: int = 0
     peer_backlog: int = 0
     peer_read_rate: int = 0
+    compressed_pages: int = 0
+    compressed_bytes: int = 0
+    incompressible_pages: int = 0
+    uncompressed_pages: int = 0
+    compression_ns: int = 0
+    compression_threads: int = 0
+    compression_level: int = 0
+
+    @property
+    def compression_ratio(self):
+        """Bytes on the link for a byte of compressed pages, 1.0: none."""
+        if not self.compressed_pages:
+            return 1.0
+        return self.compressed_bytes / (self.compressed_pages * _PAGE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +110,10 @@ class IncomingStatistics:
     read_ns: int = 0
     max_read_ns: int = 0
     backlog: int = 0
+    compressed_pages: int = 0
+    compressed_bytes: int = 0
+    compression_ns: int = 0
+    compression_threads: int = 0
 
     @classmethod
     def from_event(cls, data):

@@ -11,8 +11,10 @@ from collections.abc import Mapping
 
 import numpy
 
+from nova_dedup_migrate.pagecache import errors
 from nova_dedup_migrate.pagecache import mapformat
 from nova_dedup_migrate.pagecache import parser as listing_parser
+from nova_dedup_migrate.pagecache import transport
 
 _EXTENT = numpy.dtype([('gpa', '<u8'), ('offset', '<u8'),
                        ('pages', '<u4'), ('disk', '<u4')])
@@ -24,14 +26,17 @@ class Converted:
     :param parser: parser.ListingParser that has read a listing
     :param ids: devices by index of the guest's disk, as identity.match
         returns them
+    :param deadline: time.monotonic() after which NoAnswer is raised: the
+        migration has gone on without the list
     :ivar disks: tuple of devices
     :ivar extents: number of extents
     :ivar pages: number of pages of these
     """
 
     def __init__(self, parser: listing_parser.ListingParser,
-                 ids: Mapping[int, str]) -> None:
+                 ids: Mapping[int, str], deadline: float) -> None:
         self._parser = parser
+        self._deadline = deadline
         self.disks = tuple(ids.values())
         self._numbers = numpy.full(max(1, len(parser.disks)), -1,
                                    numpy.int64)
@@ -46,6 +51,11 @@ class Converted:
                                       listing_parser.Extents]]:
         """Yield (disk numbers in the map, mask of valid ones, Extents)."""
         for some in self._parser.chunks():
+            if not transport.left(self._deadline):
+                raise errors.NoAnswer(
+                    reason='the time limit was reached while %d extents '
+                    'were converted; see page_cache_time'
+                    % self._parser.extents)
             numbers = self._numbers[some.disk]
             yield numbers, numbers >= 0, some
 
@@ -63,5 +73,6 @@ class Converted:
         """Return a descriptor, as PageCacheMap.to_memfd does.
 
         :raises MapError: the map has no disk
+        :raises NoAnswer: the deadline has passed
         """
         return mapformat.to_memfd(self._parts())

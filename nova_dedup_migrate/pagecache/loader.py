@@ -88,17 +88,19 @@ class PageCacheLoader:
             outcome, reason = answer.PARTIAL, found['status']
         ids, unknown = self._identify(parser, usable)
         found['notes'] += tuple(unknown.values())
-        made = convert.Converted(parser, ids)
-        if not made.pages:
-            return answer.Answer(
-                answer.REFUSED if parser.extents and not ids else outcome,
-                reason or 'the listing has no pages of disks that the '
-                'destination can read', name, **found)
         try:
+            made = convert.Converted(parser, ids, deadline)
+            if not made.pages:
+                return answer.Answer(
+                    answer.REFUSED if parser.extents and not ids else
+                    outcome, reason or 'the listing has no pages of disks '
+                    'that the destination can read', name, **found)
             found['taken_pages'], whole = self._pass_to_qemu(made, deadline)
             if not whole:
                 outcome, reason = (answer.PARTIAL,
                                    'QEMU is still reading the map')
+        except errors.NoAnswer as error:
+            return answer.Answer(answer.TIMEOUT, str(error), name, **found)
         except (errors.MapRejected, errors.MapError) as error:
             return answer.Answer(answer.REFUSED, str(error), name, **found)
         return answer.Answer(outcome, reason, name, **found)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 import logging
 from typing import Any
 from typing import TypeVar
@@ -12,6 +13,7 @@ import oslo_messaging as messaging
 
 from nova_dedup_migrate import deadline
 from nova_dedup_migrate.conf import upgrade_levels
+from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.rpc import transport as rpc_transport
@@ -54,12 +56,20 @@ class AgentAPI:
     incoming      the wait in the request, and PROMPT
     guest_state   timeout
     forget_guest  PROMPT
+    channel_offer PROMPT
+    fill_disk     timeout; the disk is built afterwards
+    filling       the wait in the request, and PROMPT
+    abort_filling timeout
+    set_public_images
+                  timeout
     ============  =======================================================
 
     Version history:
 
     * 1.0 - hello, survey, facts, link_probe, incoming, guest_state,
       forget_guest.
+    * 1.1 - channel_offer, fill_disk, filling, abort_filling,
+      set_public_images.
 
     A method that needs a later version checks can_send_version() and
     falls back on an earlier one, with its objects as that version had
@@ -183,6 +193,60 @@ class AgentAPI:
                               instance_uuid=instance_uuid,
                               migration_uuid=migration_uuid))
 
+    def channel_offer(self, ctxt: Any, host: str,
+                      request: disk_objects.DedupChannelRequest
+                      ) -> disk_objects.DedupChannelOffer:
+        """Return a ticket for the data channel of a host.
+
+        :raises AgentRefused: it has no channel, or not that disk
+        """
+        return self._call(ctxt, host, 'channel_offer',
+                          disk_objects.DedupChannelOffer, PROMPT, '1.1',
+                          request=request)
+
+    def fill_disk(self, ctxt: Any, host: str,
+                  request: disk_objects.DedupFillRequest
+                  ) -> disk_objects.DedupFillingReply:
+        """Have a destination begin to build a disk.
+
+        A disk that it builds already is not begun again.
+
+        :raises AgentRefused:
+        """
+        return self._call(ctxt, host, 'fill_disk',
+                          disk_objects.DedupFillingReply, self._timeout,
+                          '1.1', request=request)
+
+    def filling(self, ctxt: Any, host: str, migration_uuid: str,
+                target: str, wait: float = 0.0
+                ) -> disk_objects.DedupFillingReply:
+        """Return how far a disk is.
+
+        :param wait: seconds the agent waits for the end
+        """
+        return self._call(ctxt, host, 'filling',
+                          disk_objects.DedupFillingReply, wait + PROMPT,
+                          '1.1', request=disk_objects.DedupFillingRequest(
+                              migration_uuid=migration_uuid, target=target,
+                              wait=wait))
+
+    def abort_filling(self, ctxt: Any, host: str, migration_uuid: str
+                      ) -> bool:
+        """Have a destination stop to build the disks of a migration."""
+        return self._call(ctxt, host, 'abort_filling', bool, self._timeout,
+                          '1.1', migration_uuid=migration_uuid)
+
+    def set_public_images(self, ctxt: Any, host: str,
+                          images: Sequence[str]) -> bool:
+        """Tell an agent which images are public: all of them.
+
+        :param images: their IDs
+        """
+        return self._call(ctxt, host, 'set_public_images', bool,
+                          self._timeout, '1.1',
+                          request=disk_objects.DedupPublicImages(
+                              images=list(images)))
+
     def _call(self, ctxt: Any, host: str, method: str,
               reply_class: type[_Reply], timeout: float,
               version: str = '1.0', **arguments: Any) -> _Reply:
@@ -216,7 +280,8 @@ class AgentAPI:
 
 
 #: What an agent raises, by name, to refuse a request.
-_REFUSALS = ('ProbeRefused', 'LinkInUse', 'ForgetRefused')
+_REFUSALS = ('ProbeRefused', 'LinkInUse', 'ForgetRefused',
+             'ChannelUnavailable', 'FillRefused')
 
 
 def _failure(host: str, error: Exception) -> errors.AgentUnavailable:

@@ -138,6 +138,15 @@ class TextsField(fields.AutoTypedField):
         super().__init__(**kwargs)
 
 
+class ObjectField(fields.AutoTypedField):
+    """An object of one class."""
+
+    def __init__(self, name: str, **kwargs: Any) -> None:
+        self.AUTO_TYPE = fields.Object(name)
+        self.objname = name
+        super().__init__(**kwargs)
+
+
 class ObjectsField(fields.AutoTypedField):
     """A list of objects of one class.
 

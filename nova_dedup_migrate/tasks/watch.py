@@ -15,6 +15,7 @@ from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import progress as hypervisor_progress
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.planner import downtime_limit
+from nova_dedup_migrate.planner import pacing
 from nova_dedup_migrate.planner import plan as planner_plan
 from nova_dedup_migrate.planner import replan
 from nova_dedup_migrate.reports import report
@@ -42,15 +43,18 @@ class Watch:
     :param guest: hypervisor.base.Guest with progress()
     :param interval: seconds between two looks
     :param refresh: refresh.Refresh, None if the page cache is not listed
+    :param rate: sets the rate of each round, None if it is Nova's
     """
 
     def __init__(self, operation: operations.Operation,
                  guest: hypervisor.Guest, interval: float = 0.5,
-                 refresh: refreshing.Refresh | None = None) -> None:
+                 refresh: refreshing.Refresh | None = None,
+                 rate: pacing.AdaptiveRate | None = None) -> None:
         self._operation = operation
         self._guest = guest
         self._interval = interval
         self._refresh = refresh
+        self._rate = rate
         self._over = threading.Event()
         self._failures = 0
         self._started = time.monotonic()
@@ -160,9 +164,11 @@ class Watch:
 
     def _observers(self) -> list[_Observer]:
         facts, plan = self._operation.facts, self._operation.plan
-        if facts is None or plan is None:
-            return []
         found: list[_Observer] = []
+        if self._rate is not None:
+            found.append(_Pacer(self._operation, self._guest, self._rate))
+        if facts is None or plan is None:
+            return found
         if plan.strategy != planner_plan.STOCK:
             found.append(_Replanner(self._operation, self._guest))
         limit = downtime_limit.of_plan(facts.options, plan)
@@ -197,6 +203,35 @@ class _Replanner:
             self._guest.disarm_dedup()
             self._disarmed = True
             self._operation.undone(operations.UNDO_ARM)
+
+
+class _Pacer:
+    """Sets the rate of each round."""
+
+    def __init__(self, operation: operations.Operation,
+                 guest: hypervisor.Guest, rate: pacing.AdaptiveRate) -> None:
+        self._operation = operation
+        self._guest = guest
+        self._rate = rate
+        self._begun = False
+
+    def __call__(self, now: _Progress, seen: replan.Observation) -> None:
+        if now.status != 'active':
+            return
+        if not self._begun:
+            self._set(now.rounds, self._rate.minimum)
+            self._begun = True
+        step = self._rate.update(now.rounds,
+                                 now.dirty_pages_per_s * now.page_size)
+        if step is not None:
+            self._set(now.rounds, step.rate)
+
+    def _set(self, rounds: int, rate: int) -> None:
+        LOG.debug('Live migration %(migration)s sends round %(round)d with '
+                  '%(rate)d Mbit/s',
+                  {'migration': self._operation.migration_uuid,
+                   'round': rounds, 'rate': rate // 125_000})
+        self._guest.limit_bandwidth(rate)
 
 
 class _LimitSetter:

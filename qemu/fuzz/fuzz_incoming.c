@@ -3,14 +3,14 @@
  *
  * The input is a sequence of elements: be16 type, be16 length, payload.
  * Types above those that exist stand for what else may happen: content for a
- * page, an answer of storage, the end.
+ * page, an answer of storage, the end of a section, the end.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "../tests/incoming.h"
 
-enum { CONTENT = 16, PLACE, REFUSE, STOP, CLEANUP };
+enum { CONTENT = 16, PLACE, REFUSE, STOP, CLEANUP, SYNC };
 
 #define QUEUE 256
 
@@ -80,6 +80,9 @@ static void one(unsigned type, const uint8_t *p, size_t len)
     case CLEANUP:
         dedup_incoming_cleanup();
         break;
+    case SYNC:
+        dedup_incoming_sync();
+        break;
     default:
         /* fetch.c keeps the extents; a disk beyond DISKS gets none */
         if (!incoming_element(type, p, len) && dedup_in.announced && !dedup_in.refuse &&
@@ -111,6 +114,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         data += 4 + len;
         size -= 4 + len;
     }
+    dedup_incoming_sync();
     for (int i = 0; ram.ids && i < RAM_PAGES; i++) {
         live += ram.ids[i] != 0;
     }

@@ -8,11 +8,12 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include "../tests/test.h"
+#include "compress-batch.h"
 #include "map-format.h"
 #include "wire.h"
 
 static const char *top;
-static uint8_t buf[DEDUP_WIRE_MAX_PAYLOAD];
+static uint8_t buf[DEDUP_BATCH_PAYLOAD];
 
 static void save(const char *target, unsigned n, size_t len)
 {
@@ -55,12 +56,35 @@ static uint8_t *element(uint8_t *p, unsigned type, size_t len)
     return p + 4 + len;
 }
 
+static size_t batch(uint8_t *p, unsigned n, uint64_t pages)
+{
+    static uint8_t raw[DEDUP_BATCH_RAW], frame[DEDUP_BATCH_RAW];
+    DedupBatch b = { .n = n, .frame = frame };
+    ZSTD_CCtx *ctx = ZSTD_createCCtx();
+    size_t len;
+
+    for (unsigned i = 0; i < n; i++) {
+        b.pages[i] = i + pages - n;
+    }
+    for (size_t i = 0; i < sizeof(raw); i++) {
+        raw[i] = below(4) ? 0 : below(256);
+    }
+    b.len = dedup_batch_deflate(ctx, 1, false, raw, n, frame);
+    ZSTD_freeCCtx(ctx);
+    if (!b.len) {
+        return 0;
+    }
+    len = dedup_batch_header(p, &b);
+    memcpy(p + len, frame, b.len);
+    return len + b.len;
+}
+
 /* As tests/incoming.h has it */
-static uint8_t *setup(uint8_t *at)
+static uint8_t *setup(uint8_t *at, unsigned flags)
 {
     uint8_t *p = dedup_put_be(at + 4, DEDUP_WIRE_VERSION, 2);
 
-    p = dedup_put_be(p, 1, 2);
+    p = dedup_put_be(p, flags, 2);
     memset(p, 7, DEDUP_KEY_LEN);
     p = dedup_put_be(p + DEDUP_KEY_LEN, 2, 2);
     for (int i = 0; i < 2; i++) {
@@ -127,7 +151,9 @@ int main(int argc, char **argv)
         memmove(buf, buf + 1, len - 1);
         save("fuzz_answers", i, len - 1);
 
-        p = extents(setup(buf));
+        save("fuzz_compress", i, batch(buf, i + 1, 1 << 20));
+
+        p = extents(setup(buf, i % 3 == 0 ? 3 : 1));
         id = 1;
         for (n = 0; n < i; n++) {
             unsigned k = below(8) + 1;
@@ -137,6 +163,10 @@ int main(int argc, char **argv)
             id += k;
             p[4] = below(256);
             p = element(p, 16 + below(3), 1);
+            if (i % 3 == 0) {
+                p = element(p, DEDUP_ELEMENT_BATCH, batch(p + 4, 3, 64));
+                p = element(p, 21, 0);
+            }
         }
         p = element(p, 19 + i % 2, 0);
         save("fuzz_incoming", i, p - buf);

@@ -14,6 +14,7 @@
 
 #include "../src/migration/dedup/incoming.c"
 #include "../src/migration/dedup/incoming-load.c"
+#include "../src/migration/dedup/compress-load.c"
 
 #define RAM_PAGES   64
 #define DISKS       2
@@ -114,12 +115,15 @@ static int incoming_element(unsigned type, const uint8_t *buf, size_t len)
     return dedup_incoming_load(&f);
 }
 
+/* What SETUP says besides */
+static unsigned incoming_flags = DEDUP_SETUP_TRACKED;
+
 /* Both blocks, a shared disk and one with an own copy; its length */
 static size_t incoming_setup_payload(uint8_t *buf)
 {
     uint8_t *p = dedup_put_be(buf, DEDUP_WIRE_VERSION, 2);
 
-    p = dedup_put_be(p, 1, 2);
+    p = dedup_put_be(p, incoming_flags, 2);
     memset(p, 7, DEDUP_KEY_LEN);
     p = dedup_put_be(p + DEDUP_KEY_LEN, 2, 2);
     for (int i = 0; i < 2; i++) {
@@ -143,6 +147,25 @@ static inline int incoming_setup(void)
 
     return incoming_element(DEDUP_ELEMENT_SETUP, buf,
                             incoming_setup_payload(buf));
+}
+
+/* A batch with pages of @raw, one after the other */
+static inline int incoming_batch(unsigned block, const uint64_t *pages,
+                                 unsigned n, const uint8_t *raw)
+{
+    g_autofree uint8_t *buf = g_malloc(DEDUP_BATCH_PAYLOAD);
+    g_autofree uint8_t *frame = g_malloc(DEDUP_BATCH_RAW);
+    DedupBatch b = { .block = block, .n = n, .frame = frame };
+    ZSTD_CCtx *ctx = ZSTD_createCCtx();
+    size_t len;
+
+    memcpy(b.pages, pages, n * sizeof(*pages));
+    b.len = dedup_batch_deflate(ctx, 1, false, raw, n, frame);
+    ZSTD_freeCCtx(ctx);
+    g_assert(b.len);
+    len = dedup_batch_header(buf, &b);
+    memcpy(buf + len, frame, b.len);
+    return incoming_element(DEDUP_ELEMENT_BATCH, buf, len + b.len);
 }
 
 /* What QEMU would do */

@@ -4,7 +4,8 @@
  * As in a migration there are
  *
  *   the stream    (main thread) sends a record or content for pages in
- *                 rounds; content goes the main way or to a multifd channel
+ *                 rounds; content goes the main way, in a compressed batch,
+ *                 which other threads place, or to a multifd channel
  *   2 multifd     supersede and write, or zero, what the stream gave them;
  *                 a round ends when both are done, as with MULTIFD_FLUSH
  *   3 fetchers    take any record, not the oldest; place the page as it was
@@ -238,6 +239,26 @@ static void *multifd(void *opaque)
 
 static uint64_t version;
 
+/* The batch of this round */
+static uint64_t batch_pages[RAM_PAGES];
+static uint64_t batch_raw[RAM_PAGES][WORDS];
+static unsigned nbatch;
+
+static void send_batch(void)
+{
+    /* As two, so that there is something for two threads */
+    unsigned half = nbatch / 2;
+
+    if ((half && incoming_batch(0, batch_pages, half,
+                                (uint8_t *)batch_raw[0])) ||
+        (nbatch > half && incoming_batch(0, batch_pages + half,
+                                         nbatch - half,
+                                         (uint8_t *)batch_raw[half]))) {
+        fail("batch refused", batch_pages[0], 0, 0);
+    }
+    nbatch = 0;
+}
+
 static void send_content(uint32_t page, uint64_t v, unsigned way)
 {
     pages[page].id = 0;
@@ -246,6 +267,12 @@ static void send_content(uint32_t page, uint64_t v, unsigned way)
     pages[page].content = true;
     if (way == 0) {
         content(page, v);
+    } else if (way > CHANNELS) {
+        batch_pages[nbatch] = page;
+        for (unsigned i = 0; i < WORDS; i++) {
+            batch_raw[nbatch][i] = v;
+        }
+        nbatch++;
     } else {
         struct Channel *c = &channels[way - 1];
 
@@ -301,7 +328,7 @@ static void send_round(uint64_t *s, bool last)
     take_answers();
     channels_begin();
     for (uint32_t page = 0; page < RAM_PAGES; page++) {
-        unsigned what = rnd(s) % 8, way = rnd(s) % (CHANNELS + 1);
+        unsigned what = rnd(s) % 8, way = rnd(s) % (CHANNELS + 2);
 
         if (last) {
             /* Outstanding is still dirty */
@@ -327,6 +354,10 @@ static void send_round(uint64_t *s, bool last)
     }
     channels_go();
     send_records(recs, n, first);
+    send_batch();
+    if (dedup_incoming_sync()) {
+        fail("batches", 0, 0, 0);
+    }
     channels_sync();
 }
 
@@ -406,6 +437,7 @@ int main(int argc, char **argv)
     dedup_inject.no_supersede = argc > 2 && !strcmp(argv[2], "no-supersede");
     quiet = dedup_inject.no_supersede;
     old_fetches = g_ptr_array_new_with_free_func(g_free);
+    incoming_flags |= DEDUP_SETUP_COMPRESS;
     incoming_memory(memory);
     for (int i = 0; i < CHANNELS; i++) {
         pthread_mutex_init(&channels[i].lock, NULL);

@@ -20,12 +20,21 @@ class TestOrder(testtools.TestCase):
     def test_each_way_as_often(self):
         # the host changes with every migration
         ways = {lab_bench.PLAIN: [], lab_bench.OFF: []}
-        order = [driver for pair in range(off_cost.PAIRS)
-                 for driver in off_cost.order(pair, lab_bench.OFF)]
-        for number, driver in enumerate(order):
-            ways[driver].append(number % 2)
+        for number, (_pair, driver, measured) in enumerate(
+                off_cost.schedule(off_cost.PAIRS, lab_bench.OFF)):
+            if measured:
+                ways[driver].append(number % 2)
+        self.assertEqual(ways[lab_bench.PLAIN], ways[lab_bench.OFF])
         for found in ways.values():
+            self.assertEqual(off_cost.PAIRS, len(found))
             self.assertEqual(len(found), 2 * sum(found))
+
+    def test_a_new_nova_compute_is_not_measured(self):
+        plain, ours = lab_bench.PLAIN, lab_bench.OFF
+        self.assertEqual(
+            [(0, plain, True), (0, ours, False), (0, ours, True),
+             (1, ours, True), (1, plain, False), (1, plain, True)],
+            list(off_cost.schedule(2, ours)))
 
 
 class TestCompare(testtools.TestCase):

@@ -62,3 +62,14 @@ class OptionsTest(base.TestCase):
 
     def assertStartsWith(self, text, start):
         self.assertTrue(text.startswith(start), text)
+
+    def test_adaptive_rate(self):
+        chosen = options.Options(link=500, start_link=100)
+        migration = chosen.migration()
+        self.assertEqual(12_500_000, migration.max_bandwidth)
+        self.assertEqual(
+            62_500_000,
+            migration.qmp_parameters()['avail-switchover-bandwidth'])
+        # 256 KiB at 62.5 MB/s
+        self.assertEqual(5, migration.downtime_limit_ms)
+        self.assertIsNone(options.Options().pacing)

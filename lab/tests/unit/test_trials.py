@@ -13,8 +13,12 @@ class TestLedger(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.path = self.temporary_dir() / 'faults.jsonl'
-        self.ledger = trials.Ledger(self.path)
+        self.directory = self.temporary_dir()
+        self.path = self.directory / 'local.jsonl'
+        self.ledger = self.again()
+
+    def again(self):
+        return trials.Ledger('local', self.directory)
 
     def test_nothing_was_tried(self):
         self.assertEqual([], self.ledger.trials())
@@ -22,19 +26,19 @@ class TestLedger(base.TestCase):
                          self.ledger.missing([('a', 'end')], 1))
 
     def test_trials_are_kept(self):
-        trial = trials.Trial('a', 'end', problems=['lost'])
+        trial = trials.Trial('a', 'end', 'local', problems=['lost'])
         self.ledger.add(trial)
-        self.assertEqual([trial], trials.Ledger(self.path).trials())
+        self.assertEqual([trial], self.again().trials())
 
     def test_a_line_that_was_cut_off(self):
         self.ledger.add(trials.Trial('a', 'end'))
         with self.path.open('a') as file:
             file.write('{"fault": "b", "mom')
-        again = trials.Ledger(self.path)
+        again = self.again()
         self.assertEqual(1, len(again.trials()))
         again.add(trials.Trial('c', 'end'))
         self.assertEqual(['a', 'c'], [
-            one.fault for one in trials.Ledger(self.path).trials()])
+            one.fault for one in self.again().trials()])
 
     def test_what_was_tried_is_not_tried_again(self):
         self.ledger.add(trials.Trial('a', 'end', problems=['lost']))
@@ -49,6 +53,31 @@ class TestLedger(base.TestCase):
         self.ledger.clear()
         self.assertEqual([], self.ledger.trials())
 
+    def test_what_was_wrong_is_tried_again(self):
+        self.ledger.add(trials.Trial('a', 'end', problems=['lost']))
+        self.ledger.add(trials.Trial('b', 'end'))
+        self.ledger.forget_failed()
+        self.assertEqual([('a', 'end')], self.ledger.missing(
+            [('a', 'end'), ('b', 'end')], 1))
+        self.ledger.add(trials.Trial('a', 'end', status='ACTIVE'))
+        self.assertEqual([('a', []), ('b', [])], [
+            (one.fault, one.problems) for one in self.again().trials()])
+
+    def test_summary(self):
+        def made(fault, profile, *problems, migration='completed'):
+            return trials.Trial(fault, 'end', profile, migration=migration,
+                                problems=list(problems))
+        self.assertEqual(
+            ['fault  ceph, end     shared, end',
+             '-----  ------------  -----------------',
+             'a      1 of 2 WRONG  completed, failed',
+             'b      -             completed'],
+            trials.summary([
+                made('a', 'ceph'), made('a', 'ceph', 'lost'),
+                made('a', 'shared'),
+                made('a', 'shared', migration='failed'),
+                made('b', 'shared')]).splitlines())
+
     def test_table(self):
         text = trials.show([trials.Trial('a', 'end', problems=['x', 'y']),
                             trials.Trial('b', 'end')])
@@ -57,11 +86,12 @@ class TestLedger(base.TestCase):
 
     def test_results(self):
         found = results.Results('make it')
-        trials.judge([trials.Trial('a', 'end')], found)
+        trials.judge([trials.Trial('a', 'end', 'ceph')], found)
         self.assertEqual(0, found.status())
-        trials.judge([trials.Trial('b', 'end', problems=['x', 'y'])], found)
+        trials.judge([trials.Trial('b', 'end', 'ceph',
+                                   problems=['x', 'y'])], found)
         self.assertEqual(1, found.status())
-        self.assertEqual(('b, end', 'x; y'),
+        self.assertEqual(('ceph, b, end', 'x; y'),
                          (found.rows[1].name, found.rows[1].value))
 
 

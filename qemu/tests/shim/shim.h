@@ -14,6 +14,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -22,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <glib.h>
 
 #define unlikely(x)     __builtin_expect(!!(x), 0)
@@ -113,7 +115,76 @@ static inline unsigned long *bitmap_new(long bits)
     return g_new0(unsigned long, BIT_WORD(bits + 63));
 }
 
+/* qemu/thread.h, qemu/lockable.h, qemu/timer.h */
+typedef pthread_mutex_t QemuMutex;
+typedef pthread_cond_t QemuCond;
+typedef pthread_t QemuThread;
+#define QEMU_THREAD_JOINABLE        0
+#define qemu_mutex_init(m)          pthread_mutex_init(m, NULL)
+#define qemu_mutex_destroy(m)       pthread_mutex_destroy(m)
+#define qemu_mutex_lock(m)          pthread_mutex_lock(m)
+#define qemu_mutex_unlock(m)        pthread_mutex_unlock(m)
+#define qemu_cond_init(c)           pthread_cond_init(c, NULL)
+#define qemu_cond_destroy(c)        pthread_cond_destroy(c)
+#define qemu_cond_signal(c)         pthread_cond_signal(c)
+#define qemu_cond_broadcast(c)      pthread_cond_broadcast(c)
+#define qemu_cond_wait(c, m)        pthread_cond_wait(c, m)
+#define qemu_thread_create(t, name, fn, arg, mode)                      \
+    pthread_create(t, NULL, fn, arg)
+#define qemu_thread_join(t)         pthread_join(*(t), NULL)
+
+static inline void shim_unlock(QemuMutex **m)
+{
+    if (*m) {
+        pthread_mutex_unlock(*m);
+    }
+}
+#define SHIM_LOCK(m)    (pthread_mutex_lock(m), (m))
+#define QEMU_LOCK_GUARD(m)                                              \
+    QemuMutex *guard_ __attribute__((cleanup(shim_unlock), unused)) =   \
+        SHIM_LOCK(m)
+#define WITH_QEMU_LOCK_GUARD(m)                                         \
+    for (QemuMutex *with_ __attribute__((cleanup(shim_unlock))) =       \
+         SHIM_LOCK(m); with_; shim_unlock(&with_), with_ = NULL)
+
+static inline int64_t get_clock(void)
+{
+    return g_get_monotonic_time() * 1000;
+}
+
 /* qemu/queue.h, qemu/rcu.h */
+#define QSIMPLEQ_HEAD(name, type)                                       \
+    struct name {                                                       \
+        struct type *first, **last;                                     \
+    }
+#define QSIMPLEQ_ENTRY(type)                                            \
+    struct {                                                            \
+        struct type *next;                                              \
+    }
+#define QSIMPLEQ_INIT(q)    ((q)->first = NULL, (q)->last = &(q)->first)
+#define QSIMPLEQ_EMPTY(q)   (!(q)->first)
+#define QSIMPLEQ_FIRST(q)   ((q)->first)
+#define QSIMPLEQ_INSERT_HEAD(q, e, field)                               \
+    do {                                                                \
+        (e)->field.next = (q)->first;                                   \
+        if (!(q)->first) {                                              \
+            (q)->last = &(e)->field.next;                               \
+        }                                                               \
+        (q)->first = (e);                                               \
+    } while (0)
+#define QSIMPLEQ_INSERT_TAIL(q, e, field)                               \
+    do {                                                                \
+        (e)->field.next = NULL;                                         \
+        *(q)->last = (e);                                               \
+        (q)->last = &(e)->field.next;                                   \
+    } while (0)
+#define QSIMPLEQ_REMOVE_HEAD(q, field)                                  \
+    do {                                                                \
+        (q)->first = (q)->first->field.next;                            \
+        if (!(q)->first) {                                              \
+            (q)->last = &(q)->first;                                    \
+        }                                                               \
+    } while (0)
 #define QTAILQ_ENTRY(type)          struct type *
 struct rcu_head {
     char unused;
@@ -149,7 +220,9 @@ typedef struct DedupSourceInfo DedupSourceInfo;
 typedef struct DedupIncomingInfo {
     bool active;
     uint64_t record_pages, fetched_pages, superseded_pages, nack_digest,
-        nack_io, reads, bytes_read, read_ns, max_read_ns, backlog;
+        nack_io, reads, bytes_read, read_ns, max_read_ns, backlog,
+        compressed_pages, compressed_bytes, compression_ns;
+    uint32_t compression_threads;
 } DedupIncomingInfo;
 
 #define qapi_free_DedupIncomingInfo(info)           g_free(info)

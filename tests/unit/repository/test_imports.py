@@ -14,13 +14,14 @@ _MAY = {
     'lab': ('nova_dedup_migrate', 'testkit', 'guests'),
     'benchmarks': ('nova_dedup_migrate', 'testkit', 'guests', 'lab'),
 }
-#: What is run or loaded by name: pyproject.toml and setup.py.
+#: What is run or loaded by name: pyproject.toml, the .pth file, finder.py.
 _ROOTS = ('nova_dedup_migrate.api.wsgi',
           'nova_dedup_migrate.cmd.agent', 'nova_dedup_migrate.cmd.main',
           'nova_dedup_migrate.cmd.engine',
           'nova_dedup_migrate.cmd.manage',
           'nova_dedup_migrate.cmd.status',
           'nova_dedup_migrate.compute.extra_specs',
+          'nova_dedup_migrate.compute.finder',
           'nova_dedup_migrate.compute.shim',
           'nova_dedup_migrate.conf.opts', 'nova_dedup_migrate.db.env',
           'nova_dedup_migrate.db.versions.0001_initial',

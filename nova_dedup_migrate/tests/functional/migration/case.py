@@ -25,14 +25,15 @@ class MigrationCase(base.TestCase):
         super().setUp()
         self.directory = self.temporary_dir()
 
-    def rig(self, drives=1, device='virtio-blk', **given):
+    def rig(self, drives=1, device='virtio-blk', noise=scripted.PAGE,
+            **given):
         """Make a Rig over shared raw disks, or over the disks given."""
         contents = []
         disks = []
         for number in range(drives):
             path = self.directory / ('disk%d.raw' % number)
-            contents.append(scripted.write_disk(path, seed=number + 1,
-                                                boot=number == 0))
+            contents.append(scripted.write_disk(
+                path, seed=number + 1, boot=number == 0, noise=noise))
             disks.append(spec.Disk(path=path, device=device))
         given.setdefault('source_disks', disks)
         given.setdefault('destination_disks', given['source_disks'])

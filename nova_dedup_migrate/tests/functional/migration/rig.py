@@ -121,7 +121,7 @@ class Rig:
             self.guest.read(page, sector + number * step, drive)
 
     def migrate(self, arm=True, copy='shared', resend=False, disks=(),
-                **given):
+                records=True, compression=None, **given):
         """Begin; it does not end before finish().
 
         Without resending, unless asked for: what is outstanding stays so
@@ -132,7 +132,8 @@ class Rig:
         given.setdefault('paused', True)
         self.armed = arm
         if arm:
-            self.source.arm_dedup(copy=copy, resend=resend, disks=disks)
+            self.source.arm_dedup(copy=copy, resend=resend, disks=disks,
+                                  records=records, compression=compression)
         self.migration = self.source.migrate(
             self.destination, options.MigrationOptions(**given))
         return self.migration

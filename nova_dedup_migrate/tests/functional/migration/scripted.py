@@ -44,14 +44,18 @@ def boot_sector():
         return out.read_bytes()
 
 
-def write_disk(path, pages=1100, seed=1, boot=True, data=DATA):
+def write_disk(path, pages=1100, seed=1, boot=True, data=DATA,
+               noise=PAGE):
     """Make a raw image: random pages from sector data on.
 
+    :param noise: bytes of a page that are random; the rest is zeros
     :returns: its content, a bytearray
     """
     content = bytearray(-(-data * SECTOR // PAGE) * PAGE + pages * PAGE)
-    content[data * SECTOR:data * SECTOR + pages * PAGE] = (
-        random.Random(seed).randbytes(pages * PAGE))
+    source = random.Random(seed)
+    content[data * SECTOR:data * SECTOR + pages * PAGE] = b''.join(
+        source.randbytes(noise) + bytes(PAGE - noise)
+        for _ in range(pages))
     if boot:
         content[:SECTOR] = boot_sector()
     path.write_bytes(content)

@@ -13,14 +13,18 @@ from oslo_messaging import conffixture
 if importlib.util.find_spec('libvirt') is None:
     raise unittest.SkipTest('libvirt-python is not installed')
 
+from nova_dedup_migrate.agent import disk_channel
+from nova_dedup_migrate.agent import disks
 from nova_dedup_migrate.agent import emulator
 from nova_dedup_migrate.agent import endpoint
 from nova_dedup_migrate.agent import errors as agent_errors
 from nova_dedup_migrate.agent import facts
+from nova_dedup_migrate.agent import fillings
 from nova_dedup_migrate.agent import incoming
 from nova_dedup_migrate.agent import link
 from nova_dedup_migrate.agent import link_rates
 from nova_dedup_migrate.agent import local
+from nova_dedup_migrate.agent import owners
 from nova_dedup_migrate.agent import peers
 from nova_dedup_migrate.agent import remains
 from nova_dedup_migrate.agent import storage_rates
@@ -29,6 +33,7 @@ from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.identity import challenge
 from nova_dedup_migrate.identity import nodes
 from nova_dedup_migrate.rpc import api
+from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.rpc import transport
@@ -58,6 +63,13 @@ class EndToEndTest(base.TestCase):
         self.disk = self.root / 'disk'
         self.disk.write_bytes(bytes(range(256)) * 64)
         emulators = mock.create_autospec(emulator.Emulators, instance=True)
+        self.disks = mock.create_autospec(disks.Disks, instance=True)
+        self.disks.channel = mock.create_autospec(
+            disk_channel.DiskChannel, instance=True)
+        self.disks.fillings = mock.create_autospec(fillings.Fillings,
+                                                   instance=True)
+        self.disks.owners = mock.create_autospec(owners.Owners,
+                                                 instance=True)
         emulators.describe.return_value = emulator.Emulator(True, '10.0.3')
         site = nodes.Site(roots=(str(self.root),))
         self.events = incoming.IncomingMigrations()
@@ -70,11 +82,74 @@ class EndToEndTest(base.TestCase):
             facts.Facts(HOST, '1.2', site, emulators,
                         storage_rates.StorageRates(site, 0, 0, 0)),
             self.events, self.receiver, self.guests, self.remains,
-            self.surveys)])
+            self.surveys, self.disks)])
         server.start()
         self.addCleanup(server.wait)
         self.addCleanup(server.stop)
+        self.bus = bus
         self.api = api.AgentAPI(bus, 20.0)
+
+    def test_channel_offer(self):
+        request = disk_objects.DedupChannelRequest(
+            host='compute1', migration_uuid=MIGRATION, project_id='p1')
+        self.disks.channel.offer.return_value = (
+            disk_objects.DedupChannelOffer(
+                host=HOST, address='192.0.2.2', port=49216,
+                ticket='ab' * 32))
+        offer = self.api.channel_offer({}, HOST, request)
+        self.assertEqual((49216, 'ab' * 32), (offer.port, offer.ticket))
+        seen, = self.disks.channel.offer.call_args.args
+        self.assertEqual(('compute1', 'p1', None, []), (
+            seen.host, seen.project_id, seen.target, seen.images))
+
+    def test_channel_offer_is_refused(self):
+        self.disks.channel.offer.side_effect = (
+            agent_errors.ChannelUnavailable(host=HOST, reason='no key'))
+        error = self.assertRaises(
+            errors.AgentRefused, self.api.channel_offer, {}, HOST,
+            disk_objects.DedupChannelRequest(
+                host='compute1', migration_uuid=MIGRATION,
+                project_id='p1'))
+        self.assertIn('no key', str(error))
+
+    def fill_request(self):
+        return disk_objects.DedupFillRequest(
+            instance_uuid=INSTANCE, migration_uuid=MIGRATION,
+            project_id='p1', target='vda', size=1 << 30, watch='0' * 64,
+            source='compute1', image=disk_objects.DedupImageFile(
+                path='/var/lib/nova/instances/x/disk', format='qcow2'))
+
+    def test_disk_is_filled(self):
+        running = disk_objects.DedupFillingReply(
+            state='running', done=1, total=2, sources=[
+                disk_objects.DedupSourceBytes(name='local', bytes=7)])
+        self.disks.fillings.fill.return_value = running
+        self.disks.fillings.filling.return_value = running
+        reply = self.api.fill_disk({}, HOST, self.fill_request())
+        self.assertEqual('running', reply.state)
+        seen = self.disks.fillings.fill.call_args.args[1]
+        self.assertEqual('qcow2', seen.image.format)
+        reply = self.api.filling({}, HOST, MIGRATION, 'vda')
+        self.assertEqual([('local', 7)], [
+            (each.name, each.bytes) for each in reply.sources])
+        self.assertTrue(self.api.abort_filling({}, HOST, MIGRATION))
+        self.disks.fillings.abort.assert_called_once_with(MIGRATION)
+
+    def test_fill_is_refused(self):
+        self.disks.fillings.fill.side_effect = agent_errors.FillRefused(
+            target='vda', instance=INSTANCE, reason='too many')
+        error = self.assertRaises(errors.AgentRefused, self.api.fill_disk,
+                                  {}, HOST, self.fill_request())
+        self.assertEqual('FillRefused', error.kind)
+
+    def test_public_images(self):
+        self.assertTrue(self.api.set_public_images({}, HOST, [MIGRATION]))
+        self.disks.owners.set_public.assert_called_once_with([MIGRATION])
+
+    def test_older_agents(self):
+        capped = api.AgentAPI(self.bus, 20.0, '1.0')
+        self.assertRaises(errors.AgentUnavailable, capped.filling, {},
+                          HOST, MIGRATION, 'vda')
 
     def ask(self, *paths):
         disks = [nodes.Disk('vd%d' % number, (nodes.Node('file', str(path)),))

@@ -48,6 +48,9 @@ class ServiceCase(base.TestCase):
             module.register_opts(self.conf)
         self.fixture.config(host='compute2', my_ip='127.0.0.1',
                             state_path='/var/lib/nova')
+        directory = str(self.temporary_dir())
+        self.fixture.config(group='dedup_migrate', index_path=directory,
+                            journals_path=directory)
         patcher = mock.patch.object(local, 'LocalLibvirt', autospec=True)
         self.libvirt = patcher.start()
         self.libvirt.return_value.emulators.return_value = []

@@ -52,6 +52,8 @@ class PreparingTest(test_driver.DriverCase):
             side_effect=lambda *args: self.events.append('rolled back'))
         self.driver._host.get_guest.side_effect = (
             exception.InstanceNotFound(instance_id=fakes.UUID))
+        self.driver.dedup.with_libvirt.side_effect = (
+            lambda instance, method: method())
 
     def _prepare(self, driver, context, instance, *args, **kwargs):
         self.fetching.set()
@@ -107,6 +109,18 @@ class PreparingTest(test_driver.DriverCase):
             'context', self.instance, 'network', 'devices')
         self.driver.dedup.require_wanted.assert_not_called()
         self.driver._host.get_guest.assert_not_called()
+
+    def test_rolling_back_waits_for_libvirt(self):
+        """The source sends the request only once."""
+        self.driver.dedup.with_libvirt.side_effect = None
+        self.driver.rollback_live_migration_at_destination(
+            'context', self.instance, 'network', 'devices')
+        self.driver._host.get_guest.assert_not_called()
+        instance, roll_back = self.driver.dedup.with_libvirt.call_args.args
+        self.assertIs(self.instance, instance)
+        roll_back()
+        self.roll_back.assert_called_once_with(
+            self.driver, 'context', self.instance, 'network', 'devices')
 
     def arrived(self, *state):
         guest = mock.create_autospec(libvirt_guest.Guest, instance=True)

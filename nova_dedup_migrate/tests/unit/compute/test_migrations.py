@@ -337,6 +337,23 @@ class MigrateTest(MigrationsCase):
             'context', 'there', fakes.UUID, fakes.MIGRATION)
         self.operate.assert_not_called()
 
+    def rate(self):
+        self.migrate()
+        return self.run.call_args.args[1].rate
+
+    def test_rate_of_each_round(self):
+        self.assertIsNone(self.rate())
+        self.conf.config(group='dedup_migrate', pacing='adaptive',
+                         pacing_minimum=50, pacing_maximum=400)
+        rate = self.rate()
+        self.assertEqual((6_250_000, 50_000_000),
+                         (rate.minimum, rate.maximum))
+        # MiB/s
+        self.conf.config(group='libvirt', live_migration_bandwidth=10)
+        self.assertEqual(10 << 20, self.rate().maximum)
+        self.session.operation.durable.strategy = 'off'
+        self.assertIsNone(self.rate())
+
     def test_no_facts_are_collected_for_nothing(self):
         self.guest.is_patched.return_value = False
         self.migrate()

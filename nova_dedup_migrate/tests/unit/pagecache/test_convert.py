@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import math
 import os
 import random
 
@@ -15,10 +16,10 @@ DISKS = tuple(form.Disk(size=listings.GIB, name=name) for name in 'abc')
 
 class ConvertTest(base.TestCase):
 
-    def converted(self, extents, ids, disks=DISKS):
+    def converted(self, extents, ids, disks=DISKS, deadline=math.inf):
         made = parser.ListingParser()
         made.feed(listings.small(disks=disks, given=extents))
-        return convert.Converted(made, ids)
+        return convert.Converted(made, ids, deadline)
 
     def decoded(self, made):
         fd = made.to_memfd()
@@ -36,6 +37,12 @@ class ConvertTest(base.TestCase):
             ('virtio-disk7', 'scsi0-0-0-0'),
             (mapformat.Extent(0, 512, 1, 1),
              mapformat.Extent(1 << 30, 0, 2, 0))), self.decoded(made))
+
+    def test_too_late(self):
+        """Nothing is loaded into a QEMU whose migration has gone on."""
+        self.assertRaisesRegex(
+            errors.NoAnswer, '1 extents .* page_cache_time', self.converted,
+            [(0, 1, 512, 0)], {0: 'virtio-disk0'}, deadline=0.0)
 
     def test_nothing_left(self):
         made = self.converted([(0, 1, 512, 0)], {1: 'b'})

@@ -6,6 +6,7 @@ from oslo_versionedobjects import exception
 from oslo_versionedobjects import fixture
 import testtools
 
+from nova_dedup_migrate.rpc import disk_objects  # noqa: F401 registers
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.tests import base as tests_base
 
@@ -14,16 +15,22 @@ UUID = '0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'
 # A change of a fingerprint needs a new version of the object, and of the
 # RPC API for agents that know the old one only.
 FINGERPRINTS = {
+    'DedupChannelOffer': '1.0-eab551e97736d11a6162178108d9afbf',
+    'DedupChannelRequest': '1.0-9d5bd399ede5101419f86d95d58d1354',
     'DedupDiskAnswer': '1.0-015a9ea1bfc3b1e81cf1e87fcb0d27a8',
     'DedupDiskHints': '1.0-b04aa9f1680a95b23eeb49aba6a57000',
     'DedupDiskQuery': '1.0-c58a308d95653bf0e8a873576e6d3a0d',
     'DedupFactsReply': '1.0-bbc670fa9e7693dbf64126e0be50941a',
     'DedupFactsRequest': '1.0-633fbb6cfefa515ec873f3d9c690f000',
+    'DedupFillRequest': '1.0-aca8d50b119fbf3729b960a72f2f1471',
+    'DedupFillingReply': '1.0-f8a53aa7b2116fb92ffd425f8af5d2a3',
+    'DedupFillingRequest': '1.0-4abf2e1fe7f1baa49a2362f13045f1f7',
     'DedupForgetRequest': '1.0-2be4a50e5906352b5a1105ebfb400d88',
     'DedupGuestReply': '1.0-da11eef3e2fcacb8429a546a77695259',
     'DedupGuestRequest': '1.0-fbb744a0906138ca7dbac84a633685b7',
     'DedupGuestSample': '1.0-2062aba1ab3bc64c342fbba26093766e',
     'DedupHostReport': '1.0-bd75d7ef4d36fa91314a78e31f4db6f4',
+    'DedupImageFile': '1.0-2c7ddc4778e10435f7e53c3ad12e0080',
     'DedupIncomingReply': '1.0-126cab5c5f936b62eea71b16105126cd',
     'DedupIncomingRequest': '1.0-c2635a5bf26dfa5983db582eedd2f418',
     'DedupLinkOffer': '1.0-789bcc48452fd144601fac01f37032d3',
@@ -31,7 +38,9 @@ FINGERPRINTS = {
     'DedupMigrationOptions': '1.0-68ccaee0189137c8f16f8f765cdc01a1',
     'DedupNodeAnswer': '1.0-a84958e346328e2fcbdd8d196bdc035a',
     'DedupNodeClaim': '1.0-77763d0fb7fd637dab92add1affc6ba5',
+    'DedupPublicImages': '1.0-3da122d7a9744ec8a2b7583a77d9cf87',
     'DedupReport': '1.0-2cf164a8286eb7bb025b0e70ae4724ac',
+    'DedupSourceBytes': '1.0-df8601bc220f13a4454097326f046c3a',
     'DedupSurveyReply': '1.0-4058934943a559fadfe371ab0c2a05e1',
     'DedupSurveyRequest': '1.0-ce8a640d9ad5000ef168bfaaf8861901',
 }

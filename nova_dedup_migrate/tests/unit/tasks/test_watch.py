@@ -10,6 +10,7 @@ from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import events
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.planner import downtime_limit
+from nova_dedup_migrate.planner import pacing
 from nova_dedup_migrate.planner import replan
 from nova_dedup_migrate.reports import report
 from nova_dedup_migrate.tasks import watch
@@ -172,6 +173,31 @@ class WatchTest(base.TestCase):
             self.run_watch(fakes.look(1), GONE, plan=None)
             self.run_watch(fakes.look(1, status='device'), GONE)
         self.guest.allow_downtime.assert_not_called()
+
+    def paced(self, *looks):
+        self.watch = watch.Watch(
+            self.operation, self.guest, 0.001,
+            rate=pacing.AdaptiveRate(12_500_000, 125_000_000))
+        self.run_watch(*looks, GONE, plan=None)
+        return [call.args[0] for call in
+                self.guest.limit_bandwidth.call_args_list]
+
+    def test_adaptive_rate(self):
+        """The first round at the minimum; then faster than the guest."""
+        written = dataclasses.replace(fakes.look(2), dirty_pages_per_s=5000)
+        self.assertEqual(
+            [12_500_000, 5000 * 4096 + pacing.STEP],
+            self.paced(fakes.look(0), fakes.look(1), fakes.look(1), written,
+                       written))
+
+    def test_adaptive_rate_of_a_guest_that_writes_faster(self):
+        written = dataclasses.replace(fakes.look(2),
+                                      dirty_pages_per_s=50_000)
+        self.assertEqual([12_500_000, 125_000_000],
+                         self.paced(fakes.look(1), written))
+
+    def test_rate_is_not_touched_at_the_end(self):
+        self.assertEqual([], self.paced(fakes.look(1, status='device')))
 
     def test_ends_with_the_operation(self):
         looking = threading.Event()

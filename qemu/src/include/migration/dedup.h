@@ -74,6 +74,18 @@ void dedup_source_idle(void);
  */
 void dedup_source_finish(void);
 
+/*
+ * Take page @page of @rb, whose content is due, into a batch that will be
+ * compressed.  False: send it as it is.  Same context as iterate().
+ */
+bool dedup_compress_save_page(RAMBlock *rb, unsigned long page);
+
+/* Whether batches are, or may be, sent: deltas (xbzrle) are not then */
+bool dedup_compress_running(void);
+
+/* What so many bytes of dirty pages may take on the link */
+uint64_t dedup_compress_on_link(uint64_t bytes);
+
 /* Bytes that outstanding records add to what is pending */
 uint64_t dedup_source_pending(bool exact);
 
@@ -94,6 +106,12 @@ void dedup_incoming_hello(MigrationIncomingState *mis);
 
 /* Parse one element after RAM_SAVE_FLAG_DEDUP; 0 or -errno */
 int dedup_incoming_load(QEMUFile *f);
+
+/*
+ * Wait until all batches that were loaded are placed: a section ends, or
+ * other channels are synchronised.  0 or -errno.
+ */
+int dedup_incoming_sync(void);
 
 /*
  * Content for a page is about to be written by another path: whatever fetch
@@ -125,6 +143,7 @@ int dedup_incoming_finish(void);
 void dedup_incoming_cleanup(void);
 
 /* Offered by migration/ram.c; called with the dirty bitmap's mutex held */
+int ram_dedup_save_content(RAMBlock *rb, unsigned long page);
 bool ram_dedup_take_dirty(RAMBlock *rb, unsigned long page);
 void ram_dedup_set_dirty(RAMBlock *rb, unsigned long page);
 

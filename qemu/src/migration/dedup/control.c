@@ -14,6 +14,7 @@
 #include "exec/target_page.h"
 #include "hw/qdev-core.h"
 #include "system/block-backend.h"
+#include "compress.h"
 #include "dedup-int.h"
 
 char *dedup_blk_path(BlockBackend *blk)
@@ -76,10 +77,31 @@ void qmp_x_dedup_track(bool enable, Error **errp)
 
 void qmp_x_dedup_arm(bool has_copy, DedupCopy copy, bool has_disks,
                      DedupDiskList *disks, bool has_resend, bool resend,
-                     Error **errp)
+                     bool has_records, bool records,
+                     DedupCompression *compression, Error **errp)
 {
-    dedup_source_arm(has_copy, copy, has_disks ? disks : NULL,
-                     !has_resend || resend, errp);
+    unsigned threads = compression && compression->has_threads ?
+                       compression->threads : 0;
+    unsigned level = compression && compression->has_level ?
+                     compression->level : 0;
+
+    if (compression && ((compression->has_threads && !threads) ||
+                        threads > DEDUP_COMPRESS_THREADS_MAX)) {
+        error_setg(errp, "Parameter 'threads' expects a number from 1 to %d",
+                   DEDUP_COMPRESS_THREADS_MAX);
+        return;
+    }
+    if (compression && ((compression->has_level && !level) ||
+                        level > DEDUP_COMPRESS_LEVEL_MAX)) {
+        error_setg(errp, "Parameter 'level' expects a number from 1 to %d",
+                   DEDUP_COMPRESS_LEVEL_MAX);
+        return;
+    }
+    if (dedup_source_arm(has_copy, copy, has_disks ? disks : NULL,
+                         !has_resend || resend, !has_records || records,
+                         errp)) {
+        dedup_compress_want(compression, threads, level);
+    }
 }
 
 void qmp_x_dedup_disarm(Error **errp)
@@ -123,7 +145,7 @@ void hmp_x_dedup_arm(Monitor *mon, const QDict *qdict)
     Error *err = NULL;
 
     qmp_x_dedup_arm(true, own ? DEDUP_COPY_OWN : DEDUP_COPY_SHARED, false,
-                    NULL, false, false, &err);
+                    NULL, false, false, false, false, NULL, &err);
     hmp_handle_error(mon, err);
 }
 
@@ -159,6 +181,12 @@ void hmp_info_dedup(Monitor *mon, const QDict *qdict)
                        " io; resent %" PRIu64 ", superseded %" PRIu64
                        ", final %" PRIu64 "\n", s->nack_digest, s->nack_io,
                        s->resent_pages, s->superseded_pages, s->final_pages);
+        monitor_printf(mon, "  compressed: %" PRIu64 " pages, %" PRIu64
+                       " bytes, %" PRIu64 " ms in %u threads; %" PRIu64
+                       " incompressible, %" PRIu64 " not tried\n",
+                       s->compressed_pages, s->compressed_bytes,
+                       s->compression_ns / 1000000, s->compression_threads,
+                       s->incompressible_pages, s->uncompressed_pages);
     }
     if (d) {
         monitor_printf(mon, "incoming: %s, %" PRIu64 " records, %" PRIu64
@@ -172,6 +200,10 @@ void hmp_info_dedup(Monitor *mon, const QDict *qdict)
                        "\n", d->reads, d->bytes_read,
                        d->reads ? d->read_ns / d->reads / 1000 : 0,
                        d->max_read_ns / 1000, d->backlog);
+        monitor_printf(mon, "  decompressed: %" PRIu64 " pages, %" PRIu64
+                       " bytes, %" PRIu64 " ms in %u threads\n",
+                       d->compressed_pages, d->compressed_bytes,
+                       d->compression_ns / 1000000, d->compression_threads);
     }
     qapi_free_DedupInfo(info);
 }
@@ -181,4 +213,5 @@ void dedup_init(void)
     dedup_inject_init();
     dedup_hints_init();
     dedup_source_init();
+    dedup_disk_seed_init();
 }

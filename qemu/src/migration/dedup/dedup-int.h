@@ -20,8 +20,10 @@
  *   fetch.c      the destination's reads; fetch-queue.c  their order;
  *   fetch-nodes.c  the disks they are from
  *   answers.c    the destination's answers
+ *   compress.h   pages that go through the link, compressed; compress-*.c
  *   wire.c       encoding; digest.c  digests; extents.c  sorted extents
  *   control.c    QMP; inject.c  faults for tests
+ *   disk-seed.c  QMP of the seeded mirror, which is block/dedup-seed.c
  *
  * Two rules make it right, and nothing else is needed for that:
  *
@@ -183,10 +185,13 @@ void dedup_map_query(DedupHintsInfo *info);
 
 /* Source.  Each under the BQL. */
 bool dedup_source_arm(bool has_copy, DedupCopy copy, DedupDiskList *disks,
-                      bool resend, Error **errp);
+                      bool resend, bool records, Error **errp);
 void dedup_source_disarm(void);
 DedupSourceInfo *dedup_source_query(void);
 void dedup_source_init(void);
+
+/* Seeded mirrors */
+void dedup_disk_seed_init(void);
 
 /* Destination */
 DedupIncomingInfo *dedup_incoming_query(void);
@@ -247,6 +252,8 @@ typedef struct DedupInject {
     uint32_t answer_delay_us;   /* before each message of answers */
     uint32_t window;            /* outstanding records at most; 0: as usual */
     uint32_t hold_below_ms;     /* downtime limit that allows a switch-over */
+    uint32_t compress_delay_us; /* a page, once a batch has been copied */
+    uint32_t inflate_delay_us;  /* a page, before a batch is placed */
     bool no_answers;            /* never answer */
     bool no_hello;              /* play a stock destination */
     bool no_supersede;          /* BREAKS: let late fetches overwrite */
@@ -257,6 +264,8 @@ typedef struct DedupInject {
     bool no_flush;              /* BREAKS: no multifd flush after records */
     bool trust_acks;            /* BREAKS: stale answers count */
     bool no_compare;            /* BREAKS: any hint sampled is valid */
+    bool no_batch_flush;        /* BREAKS: batches outlive their section */
+    bool no_inflate_wait;       /* BREAKS: likewise at the destination */
 } DedupInject;
 extern DedupInject dedup_inject;
 void dedup_inject_init(void);

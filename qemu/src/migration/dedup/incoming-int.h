@@ -19,6 +19,7 @@ typedef struct DedupIncoming {
     bool refuse;                /* a SETUP we do not understand */
     GPtrArray *rams;            /* DedupRam or NULL, by index in SETUP */
     GArray *limits;             /* uint64_t: pages of each, from SETUP */
+    GPtrArray *blocks;          /* RAMBlock of each */
     uint32_t last_id;
     DedupFetch *fetch;
     DedupAnswers *answers;

@@ -15,11 +15,13 @@
 #include "../options.h"
 #include "../qemu-file.h"
 #include "../ram.h"
+#include "compress.h"
+#include "compress-batch.h"
 #include "incoming-int.h"
 
 void dedup_incoming_hello(MigrationIncomingState *mis)
 {
-    uint8_t msg[3];
+    uint8_t msg[7];
 
     if (qemu_target_page_size() != DEDUP_PAGE_SIZE || migrate_colo() ||
         migrate_mapped_ram() || dedup_inject.no_hello || dedup_in.announced) {
@@ -27,6 +29,7 @@ void dedup_incoming_hello(MigrationIncomingState *mis)
     }
     msg[0] = DEDUP_MESSAGE_HELLO;
     dedup_put_be(&msg[1], DEDUP_WIRE_VERSION, 2);
+    dedup_put_be(&msg[3], DEDUP_FEATURE_ZSTD, 4);
     migrate_send_rp_dedup(mis, sizeof(msg), msg);
 }
 
@@ -63,6 +66,7 @@ static bool load_ram(DedupReader *r)
     dedup_in.max_backlog += 2 * pages;
     g_ptr_array_add(dedup_in.rams, dr);
     g_array_append_val(dedup_in.limits, pages);
+    g_ptr_array_add(dedup_in.blocks, rb);
     return true;
 }
 
@@ -88,8 +92,11 @@ static int load_setup(const uint8_t *buf, size_t len)
         dedup_in.refuse = true;
         return 0;
     }
-    if (flags & 1) {
+    if (flags & DEDUP_SETUP_TRACKED) {
         dedup_track(true);
+    }
+    if (flags & DEDUP_SETUP_COMPRESS && !dedup_inflate_start()) {
+        return -ENOMEM;
     }
     n = dedup_get_be(&r, 2);
     if (n > DEDUP_WIRE_MAX_BLOCKS) {
@@ -227,11 +234,16 @@ int dedup_incoming_load(QEMUFile *f)
     if (ret) {
         return ret;
     }
-    if (len > DEDUP_WIRE_MAX_PAYLOAD || dedup_in.stopped ||
+    if (len > (type == DEDUP_ELEMENT_BATCH ? DEDUP_BATCH_PAYLOAD
+                                           : DEDUP_WIRE_MAX_PAYLOAD) ||
+        dedup_in.stopped ||
         (!dedup_in.announced && type != DEDUP_ELEMENT_SETUP)) {
         error_report("dedup: element %u of %u bytes is not expected", type,
                      len);
         return -EINVAL;
+    }
+    if (type == DEDUP_ELEMENT_BATCH) {
+        return dedup_inflate_load(f, len);
     }
     buf = g_malloc(len);
     if (qemu_get_buffer(f, buf, len) != len) {

@@ -24,6 +24,7 @@
 #include "../migration.h"
 #include "../qemu-file.h"
 #include "../ram.h"
+#include "compress.h"
 #include "incoming-int.h"
 #include "trace.h"
 
@@ -183,6 +184,7 @@ void dedup_incoming_begin(const uint8_t *key)
     stat64_init(&dedup_in.nack_io, 0);
     dedup_in.rams = g_ptr_array_new();
     dedup_in.limits = g_array_new(false, false, sizeof(uint64_t));
+    dedup_in.blocks = g_ptr_array_new();
     dedup_in.answers = dedup_answers_new(fetch);
     qatomic_set(&dedup_in.fetch, fetch);
 }
@@ -233,6 +235,7 @@ void dedup_incoming_cleanup(void)
     if (!dedup_in.announced) {
         return;
     }
+    dedup_inflate_stop();
     dedup_incoming_stop();
     qatomic_set(&dedup_incoming_active, false);
     info = dedup_incoming_query();
@@ -263,6 +266,7 @@ void dedup_incoming_cleanup(void)
     }
     g_clear_pointer(&dedup_in.rams, g_ptr_array_unref);
     g_clear_pointer(&dedup_in.limits, g_array_unref);
+    g_clear_pointer(&dedup_in.blocks, g_ptr_array_unref);
     dedup_in.announced = false;
     qatomic_set(&dedup_in.stopped, false);
 }
@@ -286,5 +290,6 @@ DedupIncomingInfo *dedup_incoming_query(void)
     info->nack_digest = stat64_get(&dedup_in.nack_digest);
     info->nack_io = stat64_get(&dedup_in.nack_io);
     dedup_fetch_query(dedup_in.fetch, info);
+    dedup_inflate_query(info);
     return info;
 }

@@ -29,6 +29,8 @@ static void inject_set(const char *name, unsigned value)
         { "answer-delay-us", &dedup_inject.answer_delay_us },
         { "window", &dedup_inject.window },
         { "hold-below-ms", &dedup_inject.hold_below_ms },
+        { "compress-delay-us", &dedup_inject.compress_delay_us },
+        { "inflate-delay-us", &dedup_inject.inflate_delay_us },
         { "no-answers", .flag = &dedup_inject.no_answers },
         { "no-hello", .flag = &dedup_inject.no_hello },
         { "no-supersede", .flag = &dedup_inject.no_supersede },
@@ -39,6 +41,8 @@ static void inject_set(const char *name, unsigned value)
         { "no-flush", .flag = &dedup_inject.no_flush },
         { "trust-acks", .flag = &dedup_inject.trust_acks },
         { "no-compare", .flag = &dedup_inject.no_compare },
+        { "no-batch-flush", .flag = &dedup_inject.no_batch_flush },
+        { "no-inflate-wait", .flag = &dedup_inject.no_inflate_wait },
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(all); i++) {

@@ -9,6 +9,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bitmap.h"
+#include "qemu/bswap.h"
 #include "qemu/lockable.h"
 #include "source-int.h"
 #include "trace.h"
@@ -50,6 +51,7 @@ void dedup_source_rp_message(const uint8_t *buf, size_t len)
         case DEDUP_MESSAGE_HELLO:
             src.hello = true;
             src.peer_version = buf[1] << 8 | buf[2];
+            src.peer_features = len < 7 ? 0 : ldl_be_p(buf + 3);
             break;
         case DEDUP_MESSAGE_ANSWERS:
             /* What was decoded before an error is harmless: rule 2 */

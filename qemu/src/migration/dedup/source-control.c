@@ -162,7 +162,8 @@ static void source_prepare(void)
     }
     src.disks = g_ptr_array_new_with_free_func(disk_free);
     memset(src.disk_of_slot, 0, sizeof(src.disk_of_slot));
-    for (BlockBackend *b = blk_all_next(NULL); b; b = blk_all_next(b)) {
+    for (BlockBackend *b = blk_all_next(NULL); b && src.records;
+         b = blk_all_next(b)) {
         disk_prepare(b);
     }
     src.running = src.idle = src.pass_done = false;
@@ -176,6 +177,7 @@ static void source_prepare(void)
     WITH_QEMU_LOCK_GUARD(&src.lock) {
         g_array_set_size(src.inbox, 0);
         src.hello = src.pong = false;
+        src.peer_features = 0;
         src.listening = true;
     }
     src.prepared = true;
@@ -185,6 +187,7 @@ static void source_prepare(void)
 /* BQL; the migration thread is gone or will not come back to us */
 static void source_release(void)
 {
+    dedup_compress_end();
     if (src.prepared) {
         src.fig.peer_pages = stat64_get(&mig_stats.normal_pages);
         src.fig.zero_pages = stat64_get(&mig_stats.zero_pages);
@@ -219,7 +222,7 @@ static int source_notify(NotifierWithReturn *n, MigrationEvent *e,
 /* The rest is called under the BQL */
 
 bool dedup_source_arm(bool has_copy, DedupCopy copy, DedupDiskList *disks,
-                      bool resend, Error **errp)
+                      bool resend, bool records, Error **errp)
 {
     if (migration_is_running() || src.prepared) {
         error_setg(errp, "A migration is running; arm before it starts");
@@ -234,6 +237,7 @@ bool dedup_source_arm(bool has_copy, DedupCopy copy, DedupDiskList *disks,
     src.exceptions = QAPI_CLONE(DedupDiskList, disks);
     src.copy = has_copy ? copy : DEDUP_COPY_SHARED;
     src.resend = resend;
+    src.records = records;
     src.ever = true;
     memset(&src.fig, 0, sizeof(src.fig));
     WITH_QEMU_LOCK_GUARD(&src.lock) {
@@ -269,6 +273,7 @@ void dedup_source_disarm(void)
 
 DedupSourceInfo *dedup_source_query(void)
 {
+    DedupCompressFigures fig;
     DedupSourceInfo *info;
 
     if (!src.ever) {
@@ -282,6 +287,14 @@ DedupSourceInfo *dedup_source_query(void)
         info->zero_pages = stat64_get(&mig_stats.zero_pages);
         info->outstanding = qatomic_read(&src.out.count);
     }
+    dedup_compress_query(&fig);
+    info->compressed_pages = fig.pages;
+    info->compressed_bytes = fig.bytes;
+    info->incompressible_pages = fig.plain_pages;
+    info->uncompressed_pages = fig.skipped_pages;
+    info->compression_ns = fig.ns;
+    info->compression_threads = fig.threads;
+    info->compression_level = fig.level;
     WITH_QEMU_LOCK_GUARD(&src.lock) {
         info->reason = g_strdup(src.reason);
     }
@@ -293,5 +306,6 @@ void dedup_source_init(void)
     qemu_mutex_init(&src.lock);
     qemu_sem_init(&src.wake, 0);
     source_answers_init();
+    dedup_compress_init();
     migration_add_notifier(&src.notifier, source_notify);
 }

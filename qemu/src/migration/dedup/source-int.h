@@ -14,6 +14,7 @@
 
 #include "qemu/thread.h"
 #include "qemu/timer.h"
+#include "compress.h"
 #include "dedup-int.h"
 #include "deferred.h"
 #include "outstanding.h"
@@ -35,6 +36,7 @@ typedef struct DedupSource {
     DedupCopy copy;
     DedupDiskList *exceptions;
     bool resend;
+    bool records;
     NotifierWithReturn notifier;
 
     /* Read by anyone, atomically */
@@ -69,6 +71,7 @@ typedef struct DedupSource {
     GArray *inbox;                      /* Answer */
     bool listening, hello, pong;
     unsigned peer_version;
+    uint32_t peer_features;
     uint64_t peer_backlog, peer_rate;
 
     /* Figures; peer and zero pages are QEMU's own until the end */
@@ -88,7 +91,8 @@ void source_set_state(DedupSourceState state);
 void G_GNUC_PRINTF(1, 2) source_set_reason(const char *fmt, ...);
 
 /* source-records.c; migration thread */
-bool source_send_setup(QEMUFile *f);            /* false: too large */
+bool source_send_setup(QEMUFile *f, bool compress); /* false: too large */
+void source_flush_records(QEMUFile *f);
 void source_send_extents(QEMUFile *f);
 uint64_t source_window(void);                   /* records, at most */
 bool source_window_full(void);

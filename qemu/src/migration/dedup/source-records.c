@@ -39,12 +39,13 @@ static void put_be(GByteArray *a, uint64_t v, unsigned bytes)
     g_byte_array_append(a, buf, bytes);
 }
 
-bool source_send_setup(QEMUFile *f)
+bool source_send_setup(QEMUFile *f, bool compress)
 {
     g_autoptr(GByteArray) a = g_byte_array_new();
 
     put_be(a, DEDUP_WIRE_VERSION, 2);
-    put_be(a, dedup_tracking(), 2);
+    put_be(a, (dedup_tracking() ? DEDUP_SETUP_TRACKED : 0) |
+              (compress ? DEDUP_SETUP_COMPRESS : 0), 2);
     g_byte_array_append(a, src.key, DEDUP_KEY_LEN);
     put_be(a, src.out.rams->len, 2);
     for (unsigned i = 0; i < src.out.rams->len; i++) {
@@ -101,7 +102,7 @@ void source_send_extents(QEMUFile *f)
     }
 }
 
-void dedup_source_flush(QEMUFile *f)
+void source_flush_records(QEMUFile *f)
 {
     g_autofree uint8_t *buf = NULL;
     size_t len;
@@ -115,6 +116,12 @@ void dedup_source_flush(QEMUFile *f)
     trace_dedup_source_flush(src.nbatch, len);
     send_element(f, DEDUP_ELEMENT_RECORDS, buf, len);
     src.nbatch = 0;
+}
+
+void dedup_source_flush(QEMUFile *f)
+{
+    source_flush_records(f);
+    dedup_compress_flush();
 }
 
 typedef enum Sent {
@@ -190,7 +197,7 @@ static Sent try_record(DedupRam *dr, uint64_t page)
         return SENT_LATER;
     }
     if (src.nbatch == DEDUP_WIRE_MAX_BATCH) {
-        dedup_source_flush(src.f);
+        source_flush_records(src.f);
     }
     if (!dedup_outstanding_add(&src.out, dr, page)) {
         return SENT_NOT;
@@ -248,5 +255,6 @@ bool dedup_source_drops_delta(void)
 
 uint64_t dedup_source_saved_bytes(void)
 {
-    return qatomic_read(&src.fig.record_pages) << DEDUP_PAGE_BITS;
+    return (qatomic_read(&src.fig.record_pages) << DEDUP_PAGE_BITS) +
+           dedup_compress_saved_bytes();
 }

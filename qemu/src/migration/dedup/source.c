@@ -47,6 +47,12 @@ void dedup_source_start(MigrationState *s)
     }
 }
 
+/* The pace is one of pages: compressed ones count in full */
+static uint64_t link_bytes(void)
+{
+    return migration_transferred_bytes() + dedup_compress_saved_bytes();
+}
+
 /* Time that says nothing about the link must not lower its measured rate */
 static void discount(int64_t us)
 {
@@ -87,7 +93,7 @@ static bool resolvers_busy(void)
 static bool negotiate(QEMUFile *f)
 {
     int64_t waited = now_us() - src.started_us;
-    bool hello, pong;
+    bool hello, pong, compress;
 
     WITH_QEMU_LOCK_GUARD(&src.lock) {
         hello = src.hello;
@@ -113,7 +119,9 @@ static bool negotiate(QEMUFile *f)
         wait_answers(1000);
         return true;
     }
-    if (!source_send_setup(f)) {
+    compress = dedup_compress_wanted() &&
+               src.peer_features & DEDUP_FEATURE_ZSTD;
+    if (!source_send_setup(f, compress)) {
         source_set_reason("too many disks or RAM blocks");
         source_set_state(DEDUP_SOURCE_STATE_DONE);
         return false;
@@ -123,6 +131,8 @@ static bool negotiate(QEMUFile *f)
                         DEDUP_SOURCE_STATE_ACTIVE) !=
         DEDUP_SOURCE_STATE_NEGOTIATING) {
         src.running = false;            /* disarmed meanwhile */
+    } else if (compress) {
+        dedup_compress_begin(f);
     }
     return false;
 }
@@ -158,7 +168,7 @@ static bool first_pass(QEMUFile *f)
         }
         src.pass_page++;
     }
-    dedup_source_flush(f);
+    source_flush_records(f);
     /* Busy with digests, not with the link */
     discount(now_us() - start);
     return src.pass_ram < src.out.rams->len && !source_window_full() &&
@@ -225,8 +235,7 @@ bool dedup_source_iterate(QEMUFile *f)
     }
     if (!first_pass(f)) {
         src.pass_done = true;
-        dedup_pace_forget_link(&src.pace, now_us(),
-                               migration_transferred_bytes());
+        dedup_pace_forget_link(&src.pace, now_us(), link_bytes());
         /*
          * Records went ahead of the scan.  Content for the same pages, on
          * another channel, must not overtake them.
@@ -251,7 +260,8 @@ void dedup_source_idle(void)
     if (!src.running || !unsettled()) {
         return;
     }
-    dedup_pace_link(&src.pace, now, migration_transferred_bytes(),
+    dedup_pace_link(&src.pace, now, link_bytes(),
+                    dedup_compress_running() ? 0 :
                     migration_rate_get() * (1000 / BUFFER_DELAY));
     if (!src.deferred.count || !spare()) {
         wait_answers(dedup_pace_wait(&src.pace, now));
@@ -261,6 +271,7 @@ void dedup_source_idle(void)
 
 void dedup_source_finish(void)
 {
+    dedup_compress_last_round();
     if (!src.running) {
         return;
     }

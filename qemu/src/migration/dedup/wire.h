@@ -22,7 +22,8 @@
  *   ...   payload
  *
  * SETUP (once, before any other):
- *   be16  version (1)      be16  flags (bit 0: tracking was on)
+ *   be16  version (1)      be16  flags (bit 0: tracking was on; bit 1:
+ *         batches of compressed pages may follow)
  *   16 B  digest key
  *   be16  number of RAM blocks, each: u8 length, idstr; be64 used length
  *   be16  number of disks, each: u8 copy (0 shared, 1 own),
@@ -45,9 +46,13 @@
  *   16 B    digest of each page
  * A lone page takes about 22 bytes, a long run little more than 16 a page.
  *
+ * BATCH: pages, compressed; see compress-batch.c.  Its payload is longer than
+ * that of the others, DEDUP_BATCH_PAYLOAD at most.
+ *
  * Messages (destination to source), in MIG_RP_MSG_DEDUP, at most 512 bytes
  * ------------------------------------------------------------------------
- *   u8 1 HELLO: be16 version
+ *   u8 1 HELLO: be16 version, be32 features (bit 0: batches compressed by
+ *        zstd; without the word: none)
  *   u8 2 ANSWERS: be32 pages waiting, be32 read rate in KiB/s, then runs
  *        until the end:
  *        zigzag first id, relative to the id after the last run's last
@@ -87,7 +92,12 @@ enum DedupElement {
     DEDUP_ELEMENT_SETUP = 1,
     DEDUP_ELEMENT_EXTENTS = 2,
     DEDUP_ELEMENT_RECORDS = 3,
+    DEDUP_ELEMENT_BATCH = 8,
 };
+
+#define DEDUP_FEATURE_ZSTD      1       /* in HELLO */
+#define DEDUP_SETUP_TRACKED     1       /* flags */
+#define DEDUP_SETUP_COMPRESS    2
 
 enum DedupMessage {
     DEDUP_MESSAGE_HELLO = 1,

@@ -4,8 +4,12 @@
 import dataclasses
 import tempfile
 
+import nbd
+
+from nova_dedup_migrate.hypervisor import disk_export
 from nova_dedup_migrate.hypervisor import progress
 from nova_dedup_migrate.hypervisor import statistics
+from nova_dedup_migrate.hypervisor import watching
 from nova_dedup_migrate.tests.functional.hypervisor.suites import suite
 from testkit import bootsector
 
@@ -116,3 +120,30 @@ class DedupSuite(suite.Suite):
         event = destination.events.wait('X_DEDUP_INCOMING_DONE', 0, 10)
         self.assertEqual(incoming, statistics.IncomingStatistics.from_event(
             event.data))
+
+    def test_watched_disk(self):
+        """Watched, read through its export, armed and dropped."""
+        guest = self.make('guest')
+        guest.start(paused=True)
+        (device,) = guest.disks().values()
+        watch = guest.watch_disk(device)
+        self.assertEqual((watch,), guest.disk_watches())
+        self.assertEqual(watch.size, watch.dirty)
+        guest.clear_disk(watch.token, 0, watch.size)
+        self.assertEqual(bytes(watch.bitmap_bytes),
+                         guest.dirty_granules(watch))
+        with guest.exported_disk(watch.node_name) as path:
+            handle = nbd.NBD()
+            handle.set_export_name(disk_export.NAME)
+            handle.connect_unix(path)
+            self.assertEqual(self.image.read_bytes(),
+                             bytes(handle.pread(watch.size, 0)))
+            handle.shutdown()
+        proven = (1 << watch.granules) - 1
+        armed = guest.arm_disk(
+            watch.token, proven.to_bytes(watch.bitmap_bytes, 'little'), 0,
+            bytes(watching.CANARY))
+        self.assertEqual((watching.ARMED, watch.granularity),
+                         (armed.state, armed.dirty))
+        guest.drop_disk(watch.token)
+        self.assertEqual((), guest.disk_watches())

@@ -31,6 +31,14 @@ class ParametersSuite(suite.Suite):
         source.allow_downtime(60_000)
         self.assert_arrives(source, destination, migration)
 
+    def test_bandwidth_of_a_migration_under_way(self):
+        source, destination = self.started(), self.make('destination')
+        migration = self.migrate(source, destination, max_bandwidth=suite.MIB)
+        self.wait_for_bytes(migration, 64 << 10)
+        # At the first rate it would take minutes.
+        source.limit_bandwidth(1 << 30)
+        self.assert_arrives(source, destination, migration)
+
     def test_pause_before_switchover(self):
         source, destination = self.started(), self.make('destination')
         migration = self.migrate(source, destination,

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose content the files of this host are.
+
+Nova names an image in its cache by the SHA-1 of the image's ID, so such a
+file belongs to 'image:' and that name.  It is public if the image is, of
+which agents learn from who may call Glance.  The disk of an instance
+belongs to the project that is in the metadata Nova gave the domain.  What
+has no known owner is not indexed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+import hashlib
+import logging
+import os
+import re
+from xml.etree import ElementTree
+
+import libvirt
+
+from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.storage.index import store
+
+LOG = logging.getLogger(__name__)
+
+_NOVA = '{http://openstack.org/xmlns/libvirt/nova/1.1}'
+_CACHED = re.compile(r'([0-9a-f]{40})(_[0-9]+)?')
+#: Domains of a host, and disks of one.
+_MAX_DOMAINS = 4096
+_MAX_DISKS = 128
+
+
+def of_image(image: str) -> str:
+    """Return the owner of the content of an image that is not public."""
+    return 'image:' + hashlib.sha1(
+        image.encode(), usedforsecurity=False).hexdigest()
+
+
+def allowed(project: str, images: Collection[str]) -> set[str]:
+    """Return the owners whose content a migration may learn of.
+
+    :param project: ID of the instance's project
+    :param images: IDs of the images the instance was made of
+    """
+    return {store.PUBLIC, project, *map(of_image, images)}
+
+
+class Owners:
+    """The files of this host that have an owner.
+
+    :param connection: returns libvirt's connection
+    :param cache: Nova's directory of cached images
+    """
+
+    def __init__(self, connection: Callable[[], libvirt.virConnect],
+                 cache: str) -> None:
+        self._connection = connection
+        self._cache = cache
+        self._public: set[str] = set()
+
+    def set_public(self, images: Iterable[str]) -> None:
+        """Take note of the IDs of all public images."""
+        self._public = {of_image(image) for image in images}
+
+    def files(self) -> dict[str, str]:
+        """Return path -> owner."""
+        return {**self._cached(), **self._disks()}
+
+    def _cached(self) -> dict[str, str]:
+        try:
+            names = os.listdir(self._cache)
+        except OSError:
+            # No image has been cached yet.
+            return {}
+        found = {}
+        for name in names:
+            match = _CACHED.fullmatch(name)
+            if match:
+                owner = 'image:' + match[1]
+                found[os.path.join(self._cache, name)] = (
+                    store.PUBLIC if owner in self._public else owner)
+        return found
+
+    def _disks(self) -> dict[str, str]:
+        try:
+            domains = self._connection().listAllDomains()[:_MAX_DOMAINS]
+        except (libvirt.libvirtError, errors.HypervisorError) as error:
+            LOG.warning('The disks of instances are not indexed: libvirt '
+                        'does not list its domains: %s', error)
+            return {}
+        found: dict[str, str] = {}
+        for domain in domains:
+            try:
+                found.update(disks(domain.XMLDesc()))
+            except libvirt.libvirtError:
+                # It has gone meanwhile.
+                continue
+        return found
+
+
+def disks(description: str) -> dict[str, str]:
+    """Return path -> project of the disks of a domain.
+
+    Disks that other instances may write to, or that are encrypted, are left
+    out.
+
+    :param description: XML of the domain
+    """
+    domain = ElementTree.fromstring(description)
+    project = domain.find('metadata/%sinstance/%sowner/%sproject' % (
+        (_NOVA,) * 3))
+    owner = None if project is None else project.get('uuid')
+    if not owner or owner == store.PUBLIC or owner.startswith('image:'):
+        return {}
+    found = {}
+    for disk in domain.findall('devices/disk')[:_MAX_DISKS]:
+        source = disk.find('source')
+        if (source is not None and disk.find('shareable') is None
+                and disk.find('.//encryption') is None
+                and disk.get('device', 'disk') == 'disk'):
+            path = source.get('file')
+            if path:
+                found[path] = owner
+    return found

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds a disk from sources near by and proves it, block by block.
+
+::
+
+    journal: what an earlier run proved -> read from the target, compared
+    journal: the blocks of this pass are forgotten, on the disk
+    source:  clears, reads, streams the manifest of these blocks
+      each block: fetched from a source -> written -> read back -> SHA-256
+                  equal to the manifest's: proven; anything else: not
+    canary, flush, daemon ends, file is the same one
+
+What is not proven is mirrored by QEMU.  So every failure of a source, and
+of the manifest's end, costs bytes on the link and never a wrong disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+import concurrent.futures
+import contextlib
+import dataclasses
+import os
+import threading
+import time
+
+from nova_dedup_migrate.images import paths
+from nova_dedup_migrate.storage import bitmap
+from nova_dedup_migrate.storage import blocks
+from nova_dedup_migrate.storage import canary as canaries
+from nova_dedup_migrate.storage import errors
+from nova_dedup_migrate.storage import fetch
+from nova_dedup_migrate.storage import identity
+from nova_dedup_migrate.storage import journal as journals
+from nova_dedup_migrate.storage import manifest
+from nova_dedup_migrate.storage import target as targets
+from nova_dedup_migrate.storage import writer
+from nova_dedup_migrate.storage.sources import base
+
+#: Batches that wait for a thread, for each thread.
+_QUEUED = 2
+
+#: Called with the (offset, length) whose bits the source is to clear and
+#: read; returns a function that returns as many bytes of the manifest as
+#: it is called for, fewer at the end.  It raises StorageError if the
+#: source is gone, and must not wait for ever.
+OpenManifest = Callable[[list[tuple[int, int]]], Callable[[int], bytes]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Disk:
+    """The disk that is built.
+
+    :ivar image: where; the file exists and has its size
+    :ivar backing: the target's backing files, the top one first
+    :ivar size: bytes that the guest sees
+    :ivar granularity: bytes of a bit of QEMU's bitmap
+    :ivar journal: path of the journal
+    :ivar watch: names the source's bitmap (journal.WATCH bytes)
+    """
+
+    image: writer.Image
+    size: int
+    journal: str
+    watch: bytes
+    granularity: int = 64 << 10
+    backing: tuple[writer.Image, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.granularity % blocks.BLOCK
+                or self.granularity & self.granularity - 1):
+            raise ValueError('the granularity %d is no power of two of at '
+                             'least %d' % (self.granularity, blocks.BLOCK))
+        if not 0 < self.size <= blocks.MAX_SIZE or self.size % blocks.SECTOR:
+            raise ValueError('%d is no size of a disk' % self.size)
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """What a run may use.
+
+    :ivar seconds: for all of it
+    :ivar stall: seconds for one call of a source
+    :ivar reserve: bytes that stay free in the target's file system
+    :ivar threads: that fetch, write and read at a time
+    """
+
+    seconds: float = 3600.0
+    stall: float = 30.0
+    reserve: int = 1 << 30
+    threads: int = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """How far a run is.
+
+    :ivar done: blocks that were dealt with, of total
+    :ivar proven: blocks
+    :ivar sources: bytes by source, see Rebuilt
+    """
+
+    done: int
+    total: int
+    proven: int
+    sources: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rebuilt:
+    """What a run has built.
+
+    :ivar proven: a bit for each granule that is equal to the source's
+        disk as it was when its bit was cleared
+    :ivar canary: random bytes, in a granule that is not proven
+    :ivar identity: of the target, to be checked again before it is used
+    :ivar sources: bytes proven by source; 'zero' neither read nor
+        written, 'kept' was there, 'absent' is in the base
+    :ivar left: source -> why it was not used to the end
+    :ivar seconds: that it took
+    """
+
+    proven: bitmap.Bitmap
+    canary: canaries.Canary
+    identity: identity.Identity
+    sources: dict[str, int]
+    left: dict[str, str]
+    seconds: float
+
+
+class Rebuild:
+    """One run.
+
+    :param disk: what is built
+    :param sources: are closed at the end
+    :param limits: of the run
+    :param progress: called with a Progress now and then
+    :param reuse: whether to read the target before a source, because it
+        may have the content already
+    :param program: path of qemu-storage-daemon
+    :param roots: directories that images may be in; None: any
+    """
+
+    def __init__(self, disk: Disk, sources: Sequence[base.Source],
+                 limits: Limits | None = None,
+                 progress: Callable[[Progress], None] | None = None,
+                 reuse: bool = False,
+                 program: str = 'qemu-storage-daemon',
+                 roots: paths.Roots = None) -> None:
+        self._disk = disk
+        self._limits = limits or Limits()
+        self._report = progress
+        self._reuse = reuse
+        self._program = program
+        self._roots = roots
+        self._fetcher = fetch.Fetcher(sources, self._limits.stall,
+                                      self._limits.threads)
+        self._aborted = threading.Event()
+        self._end = 0.0
+        self._done = 0
+        self._total = blocks.count(disk.size)
+
+    def abort(self) -> None:
+        """Make run() raise Aborted soon; may be called by any thread."""
+        self._aborted.set()
+
+    def run(self, open_manifest: OpenManifest,
+            written: bitmap.Bitmap | None = None) -> Rebuilt:
+        """Build what is not proven yet.
+
+        :param written: granules that the guest has written since an
+            earlier run with the same watch and journal
+        :raises StorageError: nothing can be used; what was proven is in
+            the journal
+        """
+        begun = time.monotonic()
+        self._end = begun + self._limits.seconds
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._fetcher.close)
+            daemon = writer.Writer(self._disk.image, self._disk.backing,
+                                   self._program, self._roots)
+            stack.callback(daemon.abandon)
+            if daemon.size != self._disk.size:
+                raise daemon.failed('it has %d bytes instead of %d'
+                                    % (daemon.size, self._disk.size))
+            there = identity.Identity.of(daemon.fd)
+            journal = journals.Journal(
+                self._disk.journal, self._disk.size,
+                (there.device, there.inode), self._disk.watch)
+            stack.callback(journal.close)
+            target = stack.enter_context(targets.Target(
+                daemon, self._disk.size, journal, self._fetcher,
+                self._limits.threads, self._reuse))
+            self._check(target)
+            self._resume(target)
+            self._fill(target, open_manifest, written)
+            proven = target.proven.coarser(
+                self._disk.granularity // blocks.BLOCK)
+            canary = target.place_canary(proven, self._disk.granularity)
+            target.close()
+            daemon.close()
+            same = identity.Identity.of(daemon.path)
+            if (same.device, same.inode) != (there.device, there.inode):
+                raise errors.TargetReplaced(
+                    path=daemon.path, reason='its inode is %d instead of %d'
+                    % (same.inode, there.inode))
+        self._tell(target)
+        return Rebuilt(
+            proven, canary, same, target.sources(),
+            {used.source.name: used.left for used in self._fetcher.used
+             if used.left}, time.monotonic() - begun)
+
+    def _resume(self, target: targets.Target) -> None:
+        """Prove again what the journal has."""
+        self._spread(target, (
+            (target.verify, at, min(targets.STEP, first + count - at))
+            for first, count in target.recorded()
+            for at in range(first, first + count, targets.STEP)))
+
+    def _fill(self, target: targets.Target, open_manifest: OpenManifest,
+              written: bitmap.Bitmap | None) -> None:
+        wanted = self._wanted(target.proven, written)
+        runs = list(wanted.runs())
+        self._total = wanted.count()
+        if not runs:
+            return
+        target.begin_pass(runs)
+        read = open_manifest(list(wanted.extents(blocks.BLOCK,
+                                                 self._disk.size)))
+        self._spread(target, (
+            (target.fill, part, part.count)
+            for record in manifest.parse(read, self._disk.size, wanted)
+            for part in targets.parts(record)))
+
+    def _wanted(self, proven: bitmap.Bitmap, written: bitmap.Bitmap | None
+                ) -> bitmap.Bitmap:
+        """Return the blocks of this pass, whole granules."""
+        disk = self._disk
+        granules = proven.coarser(disk.granularity // blocks.BLOCK)
+        wanted = bitmap.Bitmap(proven.size)
+        wanted.set(0, wanted.size)
+        for offset, length in granules.extents(disk.granularity, disk.size):
+            wanted.clear(offset // blocks.BLOCK, blocks.count(length))
+        if written is not None:
+            if written.size != granules.size:
+                raise ValueError('the bitmap of what was written has %d '
+                                 'bits instead of %d'
+                                 % (written.size, granules.size))
+            for offset, length in written.extents(disk.granularity,
+                                                  disk.size):
+                wanted.set(offset // blocks.BLOCK, blocks.count(length))
+        return wanted
+
+    def _spread(self, target: targets.Target, work: Iterable[tuple]
+                ) -> None:
+        """Do work in threads, a few at a time.
+
+        :param work: yields (function, argument, number of blocks); the
+            function takes the argument and the number
+        :raises StorageError: one of them, or work, failed
+        """
+        self._done = 0
+        pending: set[concurrent.futures.Future] = set()
+        with concurrent.futures.ThreadPoolExecutor(
+                self._limits.threads, 'dedup-rebuild') as pool:
+            try:
+                for function, argument, count in work:
+                    self._check(target)
+                    pending.add(pool.submit(function, argument, count))
+                    if len(pending) >= _QUEUED * self._limits.threads:
+                        pending = self._wait(target, pending)
+                while pending:
+                    pending = self._wait(target, pending)
+            except BaseException:
+                # A thread that waits for the daemon waits no more.
+                pool.shutdown(wait=False, cancel_futures=True)
+                target.abandon()
+                raise
+
+    def _wait(self, target: targets.Target,
+              pending: set[concurrent.futures.Future]
+              ) -> set[concurrent.futures.Future]:
+        """Return what is pending after at least one has been done."""
+        while True:
+            done, left = concurrent.futures.wait(
+                pending, 0.5, concurrent.futures.FIRST_COMPLETED)
+            self._check(target)
+            for future in done:
+                self._done += future.result()
+            if done:
+                self._tell(target)
+                return left
+
+    def _check(self, target: targets.Target) -> None:
+        """:raises StorageError: the run has to end"""
+        path = self._disk.image.path
+        if self._aborted.is_set():
+            raise errors.Aborted(path=path)
+        if time.monotonic() > self._end:
+            raise errors.TimedOut(path=path, seconds=self._limits.seconds)
+        free = os.statvfs(os.path.dirname(path) or '.')
+        if free.f_bavail * free.f_frsize < self._limits.reserve:
+            raise errors.NoSpace(path=path, reserve=self._limits.reserve,
+                                 free=free.f_bavail * free.f_frsize)
+
+    def _tell(self, target: targets.Target) -> None:
+        if self._report is not None:
+            self._report(Progress(self._done, self._total,
+                                  target.proven_count, target.sources()))

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Three agents build a disk together, over TLS, without Nova."""
+
+import hashlib
+import importlib.util
+import os
+import time
+import unittest
+from unittest import mock
+
+if importlib.util.find_spec('libvirt') is None:
+    raise unittest.SkipTest('libvirt-python is not installed')
+
+from nova_dedup_migrate.agent import disk_channel
+from nova_dedup_migrate.agent import errors
+from nova_dedup_migrate.agent import fillings
+from nova_dedup_migrate.agent import owners
+from nova_dedup_migrate.rpc import api
+from nova_dedup_migrate.rpc import disk_objects
+from nova_dedup_migrate.storage import blocks
+from nova_dedup_migrate.storage import scan
+from nova_dedup_migrate.storage.channel import services
+from nova_dedup_migrate.storage.index import fingerprints
+from nova_dedup_migrate.storage.index import store
+from nova_dedup_migrate.storage.sources import source
+from nova_dedup_migrate.tests.functional.storage import world
+from nova_dedup_migrate.tests.unit.storage import memory
+from nova_dedup_migrate.tests.unit.storage.channel import certificates
+
+BLOCK = blocks.BLOCK
+INSTANCE = '0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'
+MIGRATION = '1a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'
+IMAGE = '2a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'
+
+
+class AgentsTest(world.Case):
+    def setUp(self):
+        super().setUp()
+        self.authority = certificates.Authority(self.temporary_dir())
+        self.indexes, self.channels = {}, {}
+        for host in ('source', 'destination', 'neighbour'):
+            self.indexes[host] = store.Index(str(
+                self.directory / host))
+            self.addCleanup(self.indexes[host].close)
+            self.channels[host] = disk_channel.DiskChannel(
+                host, '127.0.0.1', 0, self.authority.host(host),
+                self.indexes[host], [str(self.directory)], 0.0)
+            self.channels[host].start()
+            self.addCleanup(self.channels[host].stop)
+        # what a disk of 300 blocks is made of: base, neighbour, new
+        self.data = world.content(9, 300)
+        self.plain = b''.join(self.data)
+        self.hold('destination', 'base', self.data[:150],
+                  owners.of_image(IMAGE))
+        self.hold('neighbour', 'other', self.data[150:220], 'p1')
+        self.disk = memory.Disk(bytearray(self.plain))
+        self.proven = []
+        self.image = self.create('target', 'raw', len(self.plain))
+        self.agents = mock.create_autospec(api.AgentAPI, instance=True)
+        self.agents.channel_offer.side_effect = (
+            lambda ctxt, host, request: self.channels[host].offer(request))
+        self.fillings = self.fillings_()
+
+    def fillings_(self):
+        found = fillings.Fillings(
+            self.channels['destination'], self.indexes['destination'],
+            self.agents, [str(self.directory)],
+            str(self.directory / 'journals'), 0, self.program)
+        found.start()
+        self.addCleanup(found.stop)
+        return found
+
+    def hold(self, host, name, content, owner):
+        path = self.directory / (host + '-' + name)
+        path.write_bytes(b''.join(content))
+        with path.open('rb') as file:
+            found = fingerprints.fingerprint(file.fileno())
+        self.indexes[host].add(str(path), owner, found.stat, found.digests,
+                               found.numbers)
+
+    def watch(self, scanning=None, send=False):
+        def scanned(ranges):
+            return scan.scan(self.disk, lambda *span: None, wanted=ranges,
+                             granularity=65536)
+        self.channels['source'].add_disk(
+            MIGRATION, 'vda', services.DiskService(
+                len(self.plain), scanning or scanned,
+                source.GuestDiskSource(self.disk) if send else None,
+                lambda *args: self.proven.append(args)))
+
+    def request(self, **changes):
+        return disk_objects.DedupFillRequest(**{
+            'instance_uuid': INSTANCE, 'migration_uuid': MIGRATION,
+            'project_id': 'p1', 'images': [IMAGE], 'target': 'vda',
+            'image': disk_objects.DedupImageFile(path=self.image.path,
+                                                 format='raw'),
+            'size': len(self.plain), 'watch': 'ab' * 32,
+            'source': 'source', 'neighbours': ['neighbour'], **changes})
+
+    def finish(self, **changes):
+        self.fillings.fill({}, self.request(**changes))
+        for _ in range(600):
+            reply = self.fillings.filling(disk_objects.DedupFillingRequest(
+                migration_uuid=MIGRATION, target='vda', wait=1.0))
+            if reply.state != 'running':
+                return reply
+        self.fail('the disk is not built')
+
+    def bytes(self, reply):
+        return {each.name: each.bytes for each in reply.sources}
+
+    def count(self, part):
+        return sum(len(data) for data in part if any(data))
+
+    def check(self):
+        """Compare what the source was told with the target."""
+        (proven, mark), = self.proven
+        built = self.content(self.image)
+        total = 0
+        for offset, length in proven.extents(65536, len(self.plain)):
+            self.assertTrue(built[offset:offset + length]
+                            == self.plain[offset:offset + length])
+            total += length
+        self.assertEqual(mark.data, built[mark.offset:mark.offset + 512])
+        return total
+
+    def test_together(self):
+        self.watch()
+        reply = self.finish()
+        self.assertEqual(('done', ''), (reply.state, reply.reason))
+        zeros = sum(len(data) for data in self.data if not any(data))
+        self.assertEqual({'local': self.count(self.data[:150]),
+                          'neighbour': self.count(self.data[150:220]),
+                          'zero': zeros}, self.bytes(reply))
+        self.assertGreater(self.check(), zeros)
+        self.assertEqual([], os.listdir(self.directory / 'journals'))
+
+    def test_blocks_from_the_source(self):
+        self.watch(send=True)
+        reply = self.finish(source_blocks=True)
+        self.assertEqual('done', reply.state)
+        # it is used as well for what others are late with
+        self.assertGreaterEqual(self.bytes(reply)['source'],
+                                self.count(self.data[220:]))
+        self.assertEqual(len(self.plain), sum(self.bytes(reply).values()))
+        self.assertEqual(len(self.plain) - 65536, self.check())
+
+    def test_other_project(self):
+        """Neither the neighbour nor this host shows what it has."""
+        self.watch()
+        reply = self.finish(project_id='p2', images=[])
+        self.assertEqual({'zero'}, set(self.bytes(reply)))
+        self.check()
+
+    def test_public_image(self):
+        path = str(self.directory / 'destination-base')
+        self.indexes['destination'].set_owner(path, store.PUBLIC)
+        self.watch()
+        reply = self.finish(project_id='p2', images=[])
+        self.assertEqual(self.count(self.data[:150]),
+                         self.bytes(reply)['local'])
+
+    def test_connection_breaks(self):
+        """The disk is continued, with what was proven."""
+        runs = []
+
+        def breaking(ranges):
+            runs.append(sum(length for _, length in ranges))
+            stream = scan.scan(self.disk, lambda *span: None, wanted=ranges,
+                               granularity=65536)
+            for number, part in enumerate(stream):
+                if len(runs) == 1 and number == 12:
+                    # until the destination has proven something
+                    self.eventually(
+                        lambda: hashlib.sha256(self.content(
+                            self.image)).digest() != empty, 'it is filled')
+                    for open_one in list(
+                            self.channels['source']._server._open):
+                        open_one.shutdown(2)
+                yield part
+
+        empty = hashlib.sha256(self.content(self.image)).digest()
+        self.watch(breaking)
+        reply = self.finish()
+        self.assertEqual('done', reply.state)
+        self.assertEqual(2, len(runs))
+        self.assertLess(runs[1], runs[0])
+        self.check()
+
+    def test_not_watched(self):
+        reply = self.finish()
+        self.assertEqual('failed', reply.state)
+        self.assertIn('is not watched', reply.reason)
+        # it can be begun again
+        self.watch()
+        self.assertEqual('done', self.finish().state)
+
+    def test_target_replaced_afterwards(self):
+        self.watch()
+        self.assertEqual('done', self.finish().state)
+        os.rename(self.image.path, self.image.path + '.old')
+        self.create('target', 'raw', len(self.plain))
+        reply = self.fillings.filling(disk_objects.DedupFillingRequest(
+            migration_uuid=MIGRATION, target='vda'))
+        self.assertEqual('failed', reply.state)
+        self.assertIn('has been replaced', reply.reason)
+
+    def test_aborted(self):
+        begun = []
+
+        def stalled(ranges):
+            stream = scan.scan(self.disk, lambda *span: None, wanted=ranges,
+                               granularity=65536)
+            yield next(stream)
+            begun.append(True)
+            for part in stream:
+                time.sleep(0.2)
+                yield part
+
+        self.watch(stalled)
+        self.fillings.fill({}, self.request())
+        self.eventually(lambda: begun, 'the manifest is read')
+        self.fillings.abort(MIGRATION)
+        self.assertEqual('unknown', self.fillings.filling(
+            disk_objects.DedupFillingRequest(
+                migration_uuid=MIGRATION, target='vda')).state)
+        self.assertEqual([], os.listdir(self.directory / 'journals'))
+        self.assertEqual([], self.proven)
+
+    def test_agent_restarted(self):
+        """What was proven before is not fetched again."""
+        self.watch()
+        self.hold('neighbour', 'all', [], 'p1')
+        first = self.finish(neighbours=[])
+        self.assertEqual('done', first.state)
+        self.proven.clear()
+        self.fillings = self.fillings_()
+        reply = self.finish(reuse=True)
+        self.assertEqual('done', reply.state)
+        found = self.bytes(reply)
+        self.assertGreater(found['kept'],
+                           self.count(self.data[:150]) - 2 * 65536)
+        self.check()
+
+    def test_outside(self):
+        self.watch()
+        reply = self.finish(image=disk_objects.DedupImageFile(
+            path='/etc/passwd', format='raw'))
+        self.assertEqual('failed', reply.state)
+        self.assertIn('not below a directory with disks', reply.reason)
+
+    def test_malformed(self):
+        self.watch()
+        for change in ({'size': 100}, {'granularity': 4096},
+                       {'granularity': 3 << 15}):
+            reply = self.finish(**change)
+            self.assertEqual('failed', reply.state, change)
+
+    def test_no_libnbd(self):
+        with mock.patch.object(fillings, 'nbd', None):
+            self.assertRaises(errors.FillRefused, self.fillings.fill, {},
+                              self.request())

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the DevStack plugin against functions of DevStack's interface."""
+
+import dataclasses
+from pathlib import Path
+import subprocess
+
+import tests
+
+PHASES = tests.TOP / 'tests' / 'devstack' / 'phases'
+AGENT = ('ExecStart=/opt/stack/data/venv/bin/nova-dedup-migrate-agent '
+         '--config-file /etc/nova/nova-cpu.conf\nGroup=libvirt\n')
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A host, and what it is like after stack.sh.
+
+    :ivar services: those that local.conf enables
+    :ivar variables: NAME=VALUE; %(prefix)s is the directory of a QEMU
+    :ivar present: (path of a file on the host, text that it has)
+    :ivar absent: paths
+    :ivar calls: lines that the functions of the interface logged
+    :ivar error: text of the error, if stack.sh has to fail
+    """
+
+    name: str
+    services: str
+    variables: tuple = ()
+    present: tuple = ()
+    absent: tuple = ()
+    calls: tuple = ()
+    error: str = ''
+
+
+_DRIVER = ('/etc/nova/nova.conf',
+           'compute_driver = dedup_migrate.DedupMigrateLibvirtDriver')
+_HELPER = ('/etc/nova/nova.conf',
+           'helper_command = sudo /opt/stack/data/venv/bin/privsep-helper '
+           '--config-file /etc/nova/nova-cpu.conf')
+_STOCK = ('/etc/nova/nova.conf', 'compute_driver = libvirt.LibvirtDriver')
+_DROP_IN = ('/etc/systemd/system/libvirtd.service.d/'
+            'nova-dedup-migrate.conf')
+_RULES = '/etc/apparmor.d/local/abstractions/libvirt-qemu'
+
+CASES = (
+    Case('one node with a built QEMU', 'n-cpu,n-api,tempest',
+         ('DEDUP_MIGRATE_QEMU=%(prefix)s', 'DEDUP_MIGRATE_COMPUTE_HOSTS=2'),
+         present=(
+             _DRIVER, _HELPER, ('units/dedup-migrate-agent', AGENT),
+             (_DROP_IN, 'Environment=PATH=/opt/nova-dedup-migrate/bin:'),
+             (_RULES, '/opt/nova-dedup-migrate/share/qemu/** r,'),
+             ('/etc/apparmor.d/local/usr.sbin.libvirtd',
+              '# a rule of the operator'),
+             ('/opt/nova-dedup-migrate/bin/qemu-system-x86_64', '#!'),
+             ('tempest/etc/tempest.conf', 'min_compute_nodes = 2'),
+             ('tempest/etc/tempest.conf', 'live_migration = True')),
+         calls=('restart_service libvirtd',)),
+    Case('compute host with packages', 'n-cpu',
+         ('DEDUP_MIGRATE_APT_REPOSITORY=[trusted=yes] file:/srv/repo ./',
+          'DEDUP_MIGRATE_STRATEGY=page_cache'),
+         present=(
+             _DRIVER, ('units/dedup-migrate-agent', AGENT),
+             ('/etc/nova/nova.conf', 'strategy = page_cache'),
+             ('/etc/apt/sources.list.d/nova-dedup-migrate.list',
+              'deb [trusted=yes] file:/srv/repo ./')),
+         absent=(_DROP_IN, _RULES),
+         calls=('install_package qemu-system-x86 qemu-system-common '
+                'qemu-utils qemu-block-extra',)),
+    Case('controller without nova-compute', 'n-api,tempest',
+         ('DEDUP_MIGRATE_COMPUTE_HOSTS=2',),
+         present=(_STOCK,
+                  ('tempest/etc/tempest.conf', 'min_compute_nodes = 2')),
+         absent=(_DROP_IN, _RULES, 'units/dedup-migrate-agent')),
+    Case('a QEMU that is none', 'n-cpu', ('DEDUP_MIGRATE_QEMU=/nowhere',),
+         error='/nowhere has no bin/qemu-system-x86_64'),
+    Case('an unknown source of QEMU', 'n-cpu', ('DEDUP_MIGRATE_QEMU=snap',),
+         error='it has to be package, build, none or a directory'),
+    Case('packages without a repository', 'n-cpu',
+         ('DEDUP_MIGRATE_QEMU=package',),
+         error='needs DEDUP_MIGRATE_APT_REPOSITORY'),
+    Case('packages on another distribution', 'n-cpu',
+         ('DEDUP_MIGRATE_QEMU=package', 'DISTRO_FAMILY=redhat'),
+         error='DEDUP_MIGRATE_QEMU=package needs Debian'),
+)
+
+
+def why_not():
+    """Return why no mount namespace can be made here, or None."""
+    done = subprocess.run(['unshare', '--mount', 'true'], check=False,
+                          capture_output=True, text=True)
+    return done.stderr.strip() if done.returncode else None
+
+
+def _installed(state, path):
+    """Return the path in the snapshot of what a host has after stack.sh."""
+    for top in ('/etc/nova', '/etc/systemd/system', '/etc/apparmor.d',
+                '/etc/apt/sources.list.d', '/opt', 'units', 'tempest'):
+        if path == top or path.startswith(top + '/'):
+            place = {'units': state / 'units',
+                     'tempest': state / 'dest/tempest'}.get(top, top)
+            return Path(state, 'first', str(place).replace('/', '-')
+                        ) / path[len(top) + 1:]
+    raise ValueError(path)
+
+
+def run(case, directory):
+    """Run a case.
+
+    :param directory: a new one
+    :returns: a sentence about what is wrong, or None
+    """
+    prefix, state = Path(directory, 'prefix'), Path(directory, 'state')
+    (prefix / 'bin').mkdir(parents=True)
+    qemu = prefix / 'bin' / 'qemu-system-x86_64'
+    qemu.write_text('#!/bin/sh\n')
+    qemu.chmod(0o755)
+    done = subprocess.run(
+        ['unshare', '--mount', str(PHASES), str(state), case.services,
+         *(variable % {'prefix': prefix} for variable in case.variables)],
+        check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=300)
+    if case.error:
+        if done.returncode and case.error in done.stdout:
+            return None
+        return 'it did not fail with "%s": %s' % (case.error, done.stdout)
+    if done.returncode:
+        return done.stdout.strip()
+    for path, text in case.present:
+        place = _installed(state, path)
+        if not place.exists() or text not in place.read_text():
+            return '%s does not have: %s' % (path, text)
+    for path in case.absent:
+        if _installed(state, path).exists():
+            return '%s is there' % path
+    calls = (state / 'calls').read_text().splitlines()
+    for call in case.calls:
+        if call not in calls:
+            return 'the plugin did not call: %s' % call
+    return None

@@ -1,0 +1,105 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The part of DevStack's published plugin interface that our plugin uses, for
+# tests: each function does to files below $STATE and $DEST what DevStack does
+# to those of a host, or logs that it was called.
+
+function called {
+    echo "$*" >>"$STATE/calls"
+}
+
+function die {
+    shift
+    echo "ERROR: $*" >&2
+    exit 1
+}
+
+function define_plugin {
+    called define_plugin "$1"
+}
+
+function echo_summary {
+    echo "$*"
+}
+
+function is_ubuntu {
+    [[ "$DISTRO_FAMILY" == debian ]]
+}
+
+function enable_service {
+    local service
+    for service in "$@"; do
+        is_service_enabled "$service" ||
+            ENABLED_SERVICES="$ENABLED_SERVICES,$service"
+    done
+}
+
+function is_service_enabled {
+    local service
+    for service in "$@"; do
+        [[ ",$ENABLED_SERVICES," == *",$service,"* ]] && return 0
+    done
+    return 1
+}
+
+function setup_develop {
+    [[ -f "$1/setup.py" ]] || die 0 "$1 is no Python project"
+    called setup_develop "$1"
+}
+
+function install_package {
+    called install_package "$@"
+}
+
+function restart_service {
+    called restart_service "$1"
+}
+
+
+# run_process NAME COMMAND [GROUP]
+function run_process {
+    [[ ! -e "$STATE/units/$1" ]] || die 0 "$1 runs already"
+    printf 'ExecStart=%s\nGroup=%s\n' "$2" "${3:-}" >"$STATE/units/$1"
+}
+
+function stop_process {
+    rm -f "$STATE/units/$1"
+}
+
+
+# ini FILE SECTION OPTION [set VALUE|get|delete]
+function ini {
+    python3 - "$@" <<'EOF'
+import configparser
+import sys
+
+path, section, option, what, *value = sys.argv[1:]
+parser = configparser.RawConfigParser()
+parser.optionxform = str
+parser.read(path)
+if what == 'get':
+    print(parser.get(section, option, fallback=''))
+    sys.exit()
+if what == 'set':
+    if section != 'DEFAULT' and not parser.has_section(section):
+        parser.add_section(section)
+    parser.set(section, option, value[0])
+elif section == 'DEFAULT' or parser.has_section(section):
+    parser.remove_option(section, option)
+with open(path, 'w') as output:
+    parser.write(output)
+EOF
+}
+
+function iniset {
+    ini "$1" "$2" "$3" set "$4"
+}
+
+function iniget {
+    ini "$1" "$2" "$3" get
+}
+
+function inidelete {
+    ini "$1" "$2" "$3" delete
+}
