@@ -160,16 +160,6 @@ class ObjectsField(fields.AutoTypedField):
         super().__init__(**kwargs)
 
 
-class ObjectField(fields.AutoTypedField):
-    """An object of one class."""
-
-    def __init__(self, name: str, **kwargs: Any) -> None:
-        self.AUTO_TYPE = fields.Object(name)
-        # where oslo.versionedobjects looks for the tree of versions
-        self.objname = name
-        super().__init__(**kwargs)
-
-
 def optional(field: Callable[..., fields.AutoTypedField], *args: Any
              ) -> fields.AutoTypedField:
     """Return a field that may be None, and is if it is not given."""
