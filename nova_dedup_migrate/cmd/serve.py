@@ -49,6 +49,16 @@ class _Handler(simple_server.WSGIRequestHandler):
         LOG.debug('%s %s', self.client_address[0], format % arguments)
 
 
+def make_server(address: str, port: int, application: Any
+                ) -> simple_server.WSGIServer:
+    """Return an HTTP server of a WSGI application.
+
+    :param port: 0 for any
+    """
+    return simple_server.make_server(address, port, application, _Server,
+                                     _Handler)
+
+
 class Serve(command.Command):
     """Run the API and an engine of the controller in one process."""
 
@@ -85,9 +95,8 @@ class Serve(command.Command):
         database = facade.Database(conf)
         schema.sync(database)
         engine = engines.make(conf, database)
-        server = simple_server.make_server(
-            parsed_args.bind, parsed_args.port,
-            deploy.deploy(conf, database), _Server, _Handler)
+        server = make_server(parsed_args.bind, parsed_args.port,
+                             deploy.deploy(conf, database))
         thread = threading.Thread(target=server.serve_forever, daemon=True,
                                   name='api')
         thread.start()
