@@ -72,10 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return the exit status."""
     conf = cfg.ConfigOpts()
     controller.register(conf)
-    if argv is not None:
-        sys.argv = ['nova-dedup-migrate-status', *argv]
     return int(upgradecheck.main(
-        conf, 'nova-dedup-migrate', Checks(conf)))
+        conf, 'nova-dedup-migrate', Checks(conf),
+        list(sys.argv[1:] if argv is None else argv)))
 
 
 if __name__ == '__main__':

@@ -53,6 +53,8 @@ BINARY = 'nova-dedup-migrate-engine'
 _DAY = 86400.0
 #: Seconds for which a drain that has ended is checked again.
 _WATCHED = 7 * _DAY
+#: Drains whose next step is known.
+_REMEMBERED = 1000
 #: Seconds to the next look at what waits for an engine.
 _LOOK = 1.0
 
@@ -84,6 +86,8 @@ class Engine:
         self._pool = concurrent.futures.ThreadPoolExecutor(
             conf.engine.workers, 'drain')
         self._busy: set[str] = set()
+        #: When the next step of a drain is due.
+        self._next: dict[str, float] = {}
         self.metrics = engine_metrics.Metrics()
         self.metrics.watch(database, conf.engine.agent_timeout)
         self._estimator = estimator.Estimator(database, cloud, conf)
@@ -204,47 +208,46 @@ class Engine:
         """Begin the next step of each drain that is ours, or is free."""
         with self._database.read() as session:
             due = drains.due(session)
-        for drain_id in due:
+        now = time.monotonic()
+        for drain_id in sorted(due, key=lambda one: self._next.get(one,
+                                                                   0.0)):
             with self._lock:
-                if drain_id in self._busy or (
-                        len(self._busy) >= self._conf.engine.workers):
+                if (drain_id in self._busy
+                        or self._next.get(drain_id, 0.0) > now
+                        or len(self._busy) >= self._conf.engine.workers):
                     continue
             lease = self._hold('drain/' + drain_id)
             if lease is None:
                 continue
             with self._lock:
                 self._busy.add(drain_id)
-            self._pool.submit(self._steps, drain_id, lease)
+            self._pool.submit(self._step, drain_id, lease)
 
-    def _steps(self, drain_id: str, lease: leases.Lease) -> None:
-        """Do steps of a drain for a while, then let others have a turn."""
+    def _step(self, drain_id: str, lease: leases.Lease) -> None:
+        """Do one step of a drain; the others have their turn then."""
         records = recording.Records(self._database, lease, drain_id)
-        work = draining.Drain(records, self._cloud, self._conf)
-        end = time.monotonic() + 10 * self._conf.engine.interval
         try:
-            while time.monotonic() < end and not self._stopping.is_set():
-                work.step()
-                with self._database.read() as session:
-                    row = drains.get(session, drain_id)
-                if row['active_host'] is None:
-                    self._forget(lease)
-                    self._leases.release(lease)
-                    return
-                self._stopping.wait(self._conf.engine.interval)
+            draining.Drain(records, self._cloud, self._conf).step()
+            if records.read()[0]['active_host'] is None:
+                self._forget(lease)
+                self._leases.release(lease)
         except errors.CloudUnavailable as error:
             LOG.warning('Drain %(drain)s waits: %(error)s',
                         {'drain': drain_id, 'error': error})
-            self._stopping.wait(self._conf.engine.interval)
         except db_errors.LeaseLost as error:
             LOG.warning('%s', error)
             self._forget(lease)
         except Exception:
             LOG.exception('A step of drain %s failed; it is repeated',
                           drain_id)
-            self._stopping.wait(self._conf.engine.interval)
         finally:
             with self._lock:
                 self._busy.discard(drain_id)
+                self._next[drain_id] = (time.monotonic()
+                                        + self._conf.engine.interval)
+                while len(self._next) > _REMEMBERED:
+                    del self._next[min(self._next, key=lambda one:
+                                       self._next[one])]
 
     def _estimate(self) -> None:
         while not self._stopping.is_set() and self._estimator.one():

@@ -11,6 +11,7 @@ from nova_dedup_migrate.api import openapi
 from nova_dedup_migrate.api import routes
 from nova_dedup_migrate.policies import rules
 from nova_dedup_migrate.tests import controller
+from nova_dedup_migrate.tests.unit.api import documentation
 
 ID = '6f0f5d0e-2c5c-4d9c-8d5e-0c7f2f4f9a11'
 
@@ -153,3 +154,8 @@ class DocumentTest(controller.ApiTestCase):
         # The tables were made without the history of the schema.
         self.assertIn('db sync', self.call('GET', '/healthcheck',
                                            token=None, status=503).text)
+
+    def test_documentation(self):
+        self.assertEqual(
+            documentation.text(), documentation.PATH.read_text(),
+            'run python -m nova_dedup_migrate.tests.unit.api.documentation')
