@@ -15,6 +15,12 @@ class DrainTest(base.EngineTestCase):
             server for server, action in self.openstack.requests
             if action == 'live-migration')
 
+    def let_migrate(self):
+        """End the migrations that run, and those to come."""
+        with self.openstack.lock:
+            for one in self.openstack.servers.values():
+                one.seconds = 0.1
+
     def put_facts(self, **samples):
         """Store what an agent reports of compute1."""
         with self.database.write() as session:
@@ -119,12 +125,13 @@ class DrainTest(base.EngineTestCase):
         self.wait('drained')
 
     def test_pause_and_resume(self):
-        self.openstack.add('compute1', 3, seconds=1.0)
+        self.openstack.add('compute1', 3, seconds=1000)
         self.start()
         self.drain()
         self.eventually(lambda: self.asked(), 'the first request')
         self.act({'pause': None})
         self.wait('paused')
+        self.let_migrate()
         self.eventually(lambda: self.show()['counts']['moved'] == 1,
                         'what runs ends')
         self.assertEqual(1, len(self.asked()))
@@ -145,11 +152,13 @@ class DrainTest(base.EngineTestCase):
         self.assertEqual(3, len(self.openstack.on('compute1')))
 
     def test_cancel_waits_for_what_runs(self):
-        self.openstack.add('compute1', 3, seconds=1.0)
+        self.openstack.add('compute1', 3, seconds=1000)
         self.start()
         self.drain()
         self.eventually(lambda: self.asked(), 'the first request')
         self.act({'cancel': {'in_flight': 'wait'}})
+        self.wait('cancelling')
+        self.let_migrate()
         found = self.wait('cancelled')
         self.assertEqual((1, 2), (found['counts']['moved'],
                                   found['counts']['cancelled']))
@@ -168,7 +177,7 @@ class DrainTest(base.EngineTestCase):
                          (host['status'], host['disabled_reason']))
 
     def test_late_arrivals_and_those_that_are_gone(self):
-        first, second = self.openstack.add('compute1', 2, seconds=1.0)
+        first, second = self.openstack.add('compute1', 2, seconds=1000)
         self.start()
         self.drain()
         self.eventually(lambda: self.asked(), 'the first request')
@@ -176,6 +185,7 @@ class DrainTest(base.EngineTestCase):
         waits = second if first.id in self.asked() else first
         with self.openstack.lock:
             del self.openstack.servers[waits.id]
+        self.let_migrate()
         found = self.wait('drained')
         rows = self.rows()
         self.assertEqual(('moved', 'gone'), (rows[late.id]['state'],
@@ -183,7 +193,7 @@ class DrainTest(base.EngineTestCase):
         self.assertEqual(2, found['counts']['moved'])
 
     def test_slots_and_order(self):
-        servers = self.openstack.add('compute1', 4, seconds=0.5)
+        servers = self.openstack.add('compute1', 4, seconds=1000)
         sets = dict(zip([one.id for one in servers],
                         (4e6, 1e6, 3e6, 2e6), strict=True))
         self.put_facts(**{one: {'dirty_rate': rate, 'in_use': 64 * rate}
@@ -197,6 +207,9 @@ class DrainTest(base.EngineTestCase):
         self.assertEqual(
             sorted(sets, key=sets.get),
             sorted(rows, key=lambda one: rows[one]['position']))
+        self.eventually(lambda: self.openstack.most_at_once == 2,
+                        'two at a time')
+        self.let_migrate()
         self.wait('drained')
         # Nova there has two slots.
         self.assertEqual(2, self.openstack.most_at_once)
