@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Sequence
 import concurrent.futures
+import functools
 from typing import Any
 
 from oslo_config import cfg
@@ -277,11 +278,7 @@ class Drain:
                 self._moves.follow(row, view)
             elif (row['state'] in drains.WAITING
                   and row['server_id'] not in view.servers):
-                self._records.write(lambda writer, row=row: (
-                    writer.server(row, state=drains.GONE, reason=(
-                        'it has left the host without this drain')),
-                    writer.event('The server has left the host',
-                                 row['server_id'])))
+                self._records.write(functools.partial(_gone, row=row))
 
     def _unblock(self, drain: Mapping[str, Any],
                  servers: Sequence[Mapping[str, Any]],
@@ -461,6 +458,12 @@ class Drain:
 
 
 _UP = clouds.Service('', '', True, True, '')
+
+
+def _gone(writer: recording.Writer, row: Mapping[str, Any]) -> None:
+    writer.server(row, state=drains.GONE,
+                  reason='it has left the host without this drain')
+    writer.event('The server has left the host', row['server_id'])
 
 
 def _alone(row: Mapping[str, Any]) -> bool:

@@ -88,7 +88,8 @@ def estimate(server: clouds.Server, host: HostFacts,
         'dirty_rate': dirty,
         'working_set': (working_set if sample is not None
                         and math.isfinite(working_set) else None),
-        'runs_alone': bool(dirty) and dirty > ALONE * host.link / host.slots,
+        'runs_alone': (dirty is not None
+                       and dirty > ALONE * host.link / host.slots),
         'confidence': _confidence(sample, host), 'explanation': notes}
 
 

@@ -100,7 +100,8 @@ class Estimator:
                     sa.select(table.c.facts).where(
                         table.c.name != name, table.c.seen_at
                         > clock.now() - options.agent_timeout).limit(64)))
-        return draining.host_facts(row, {}, options, patched)
+        return draining.host_facts(None if row is None else dict(row), {},
+                                   options, patched)
 
 
 def _without_hosts(one: Mapping[str, Any], host: str) -> dict[str, Any]:

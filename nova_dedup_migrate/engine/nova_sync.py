@@ -56,8 +56,9 @@ class NovaSync:
     def _note(self, one: clouds.Migration) -> None:
         table, servers = models.migrations, models.drain_servers
         with self._database.read() as session:
-            known = session.execute(sa.select(table).where(
+            row = session.execute(sa.select(table).where(
                 table.c.uuid == one.uuid)).mappings().one_or_none()
+            known = None if row is None else dict(row)
             drain = session.scalar(
                 sa.select(servers.c.drain_id).where(
                     servers.c.migration_uuid == one.uuid).limit(1))

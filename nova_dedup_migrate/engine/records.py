@@ -29,23 +29,25 @@ _EVENTS = models.events
 
 
 class Writer:
-    """One transaction of the owner."""
+    """One transaction of the owner; most methods return the Writer."""
 
     def __init__(self, session: orm.Session, drain_id: str) -> None:
         self._session = session
         self._drain_id = drain_id
 
-    def drain(self, **values: Any) -> None:
+    def drain(self, **values: Any) -> Writer:
         """Change columns of the drain."""
         self._session.execute(
             sa.update(_DRAINS).where(_DRAINS.c.id == self._drain_id)
             .values(updated_at=clock.now(), **values))
+        return self
 
-    def finish(self, state: str, reason: str = '') -> None:
+    def finish(self, state: str, reason: str = '') -> Writer:
         """End the drain; its slots are free."""
         slots.free_all(self._session, self._drain_id)
-        self.drain(state=state, reason=reason, active_host=None,
-                   wish=drains.RUN, finished_at=clock.now(), eta=None)
+        return self.drain(state=state, reason=reason, active_host=None,
+                          wish=drains.RUN, finished_at=clock.now(),
+                          eta=None)
 
     def add_server(self, **values: Any) -> None:
         """Add a server, queued or as values have it."""
@@ -73,7 +75,7 @@ class Writer:
             .values(updated_at=clock.now(), **values))
         return bool(done.rowcount)
 
-    def event(self, message: str, server_id: str | None = None) -> None:
+    def event(self, message: str, server_id: str | None = None) -> Writer:
         """Add an event; of too many the oldest ones go."""
         done: Any = self._session.execute(sa.insert(_EVENTS).values(
             drain_id=self._drain_id, server_id=server_id, at=clock.now(),
@@ -89,6 +91,7 @@ class Writer:
                 self._session.execute(sa.delete(_EVENTS).where(
                     _EVENTS.c.drain_id == self._drain_id,
                     _EVENTS.c.id <= oldest))
+        return self
 
     def claim(self, host: str, server_id: str, most: int) -> bool:
         """Take a slot of the host; return whether there was one."""

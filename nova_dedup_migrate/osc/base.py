@@ -20,7 +20,8 @@ class Command(command.Command):
     @property
     def proxy(self) -> Any:
         """osc.sdk.Proxy."""
-        return self.app.client_manager.dedup_migrate
+        manager: Any = self.app.client_manager
+        return manager.dedup_migrate
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         return int(super().run(parsed_args) or self.status)
