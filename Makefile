@@ -52,6 +52,10 @@ bench-overhead: both ## Measure what recording guest I/O costs
 bench-page-cache: lab-ready ## Measure as the second paper does, in the lab
 	$(RUN_LAB) python -m benchmarks.page_cache $(ARGS)
 
+.PHONY: bench-disks
+bench-disks: lab-env both ## Measure mirrors of disks that were built before
+	$(RUN_LAB) python -m benchmarks.disks $(ARGS)
+
 .PHONY: bench-index
 bench-index: lab-env ## Measure how fast blocks are indexed and found
 	$(RUN_LAB) python -m benchmarks.index $(ARGS)

@@ -73,15 +73,21 @@ def boot(cloud, count, progress) -> list:
     compute = client.connect(cloud).compute
     first = cloud.computes[0].name
     guest.upload_idle(cloud)
-    servers = []
-    for number in range(count):
-        servers.append(instances.boot_image(
-            cloud, _NAME % number, KIND, guest.IDLE_IMAGE,
-            guest.IDLE_MEMORY, 1, host=first))
-    for number, server in enumerate(servers):
-        servers[number] = instances.wait_active(compute, server, _BOOT_S)
-        console.ready(guest.console(
-            instances.host_of(cloud, servers[number]), server.id), _BOOT_S)
+    servers: list = []
+    try:
+        for number in range(count):
+            servers.append(instances.boot_image(
+                cloud, _NAME % number, KIND, guest.IDLE_IMAGE,
+                guest.IDLE_MEMORY, 1, host=first))
+            # Nova gives some up if many claims on a host conflict.
+            servers[number] = instances.wait_active(
+                compute, servers[number], _BOOT_S)
+        for server in servers:
+            console.ready(guest.console(
+                instances.host_of(cloud, server), server.id), _BOOT_S)
+    except BaseException:
+        instances.delete(compute, *servers)
+        raise
     progress.say(f'{count} guests run on {first}')
     return servers
 

@@ -196,13 +196,15 @@ def drain(made, url, database, emulated, hosts, engine):
             if found['state'] == 'drained':
                 left.discard(one)
     taken = time.monotonic() - began
-    twice = [one for one in set(emulated.requests)
-             if emulated.requests.count(one) > 1]
+    # A server may come to a host that is drained a moment later.
+    requests = [(one.server.id, one.source) for one in emulated.migrations]
+    twice = len(requests) - len(set(requests))
     made.add('%d drains at once: drained' % _DRAINS, _DRAINS - len(left),
              '', str(_DRAINS), not left)
-    made.add('servers moved by them', len(emulated.requests), '',
-             str(_DRAINS * 10), len(emulated.requests) == _DRAINS * 10)
-    made.add('migrations requested twice', len(twice), '', '0', not twice)
+    made.add('live migrations by them', len(requests), '',
+             'at least %d' % (_DRAINS * 10), len(requests) >= _DRAINS * 10)
+    made.add('requested twice from the same host', twice, '', '0',
+             not twice)
     made.add('time of these drains', taken, 's', 'shown', True)
     made.add('writes to the database', (writes(database) - before) / taken,
              '1/s', 'shown', True)

@@ -87,7 +87,8 @@ def looking_up(found: results.Results, directory: Path, entries: int
         for number in range(FILES):
             known = rng.bytes(blocks.DIGEST * len(numbers))
             all_keys.append(segment.keys(known))
-            index.add('/file/%d' % number, 'project', stat, known, numbers)
+            index.add('/file/%d' % number, 'project', stat, all_keys[-1],
+                      numbers)
     found.add('entering %d entries' % entries, clock.seconds, 's', '-',
               True)
     half = LOOKED_UP // 2
@@ -177,7 +178,8 @@ def _fill(where: str, number: int, begun) -> None:
     count = 0
     while True:
         name = '%d %d' % (number, count)
-        index.add(name, 'project', os.stat('/'), b''.join(_digests(name)),
+        index.add(name, 'project', os.stat('/'),
+                  segment.keys(b''.join(_digests(name))),
                   numpy.arange(50, dtype=numpy.uint64))
         count += 1
         if count == 3:

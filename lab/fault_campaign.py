@@ -181,14 +181,16 @@ class FaultCampaign:
                 self._wait_for(share * self._bytes, scene.source, sent)):
             trial.note = 'injected after it'
         started = time.monotonic()
-        survives = faults.SURVIVES.get(self._inject(fault, scene, trial),
-                                       fault.survives)
+        note = self._inject(fault, scene, trial)
         try:
             self._rest(last)
         finally:
             trial.seconds = time.monotonic() - started
             self._note(trial)
         self._ready()
+        survives = fault.has_to_run(note, trial.host != trial.source)
+        if survives and not fault.survives:
+            trial.note = faults.HAD_LEFT
         if not survives:
             # Nova looks for guests that have ended now and then
             self._wait_status('SHUTOFF')

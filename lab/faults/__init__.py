@@ -19,7 +19,6 @@ from lab.faults.fault import Fault
 from lab.faults.fault import HAD_ARRIVED
 from lab.faults.fault import HAD_LEFT
 from lab.faults.fault import Scene
-from lab.faults.fault import SURVIVES
 from lab.faults.programs import command_line
 from lab.faults.programs import domain_state
 from lab.faults.programs import qemus
@@ -27,5 +26,5 @@ from lab.faults.programs import qemus
 FAULTS = {fault.name: fault for fault in (
     *programs.FAULTS, *links.FAULTS, *storage.FAULTS, *requests.FAULTS)}
 
-__all__ = ['FAULTS', 'HAD_ARRIVED', 'HAD_LEFT', 'SURVIVES', 'Fault', 'Scene',
+__all__ = ['FAULTS', 'HAD_ARRIVED', 'HAD_LEFT', 'Fault', 'Scene',
            'command_line', 'domain_state', 'qemus']

@@ -60,5 +60,16 @@ class Fault:
         """
         raise NotImplementedError
 
+    def has_to_run(self, note, moved):
+        """Whether the instance has to run afterwards.
+
+        :param note: what inject() has returned
+        :param moved: whether Nova has it on another host than before.  If
+            the source's QEMU was killed, it had sent everything by then.
+        """
+        if moved and not self.survives:
+            return True
+        return SURVIVES.get(note, self.survives)
+
     def undo(self, scene):
         """Undo it."""

@@ -69,6 +69,11 @@ class DiskChannel:
         with self._guard:
             self._disks[migration, target] = service
 
+    def remove_disk(self, migration: str, target: str) -> None:
+        """Serve one disk no longer."""
+        with self._guard:
+            self._disks.pop((migration, target), None)
+
     def remove_disks(self, migration: str) -> None:
         """Serve the disks of a migration no longer."""
         with self._guard:

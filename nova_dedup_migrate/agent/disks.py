@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+import functools
 import os
 
 from oslo_config import cfg
@@ -13,9 +14,16 @@ from nova_dedup_migrate.agent import fillings
 from nova_dedup_migrate.agent import indexer
 from nova_dedup_migrate.agent import local
 from nova_dedup_migrate.agent import owners
+from nova_dedup_migrate.agent import replicas
+from nova_dedup_migrate.agent import watchings
+from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
+from nova_dedup_migrate.hypervisor import libvirt as libvirt_guests
 from nova_dedup_migrate.rpc import api as rpc_api
+from nova_dedup_migrate.rpc import watch_objects
+from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage.channel import tls
 from nova_dedup_migrate.storage.index import store
+from nova_dedup_migrate.storage.sources import local as local_source
 
 
 class Disks:
@@ -31,6 +39,7 @@ class Disks:
     def __init__(self, conf: cfg.ConfigOpts, api: rpc_api.AgentAPI,
                  libvirt: local.LocalLibvirt, roots: Sequence[str]) -> None:
         options = conf.dedup_migrate
+        roots = (*roots, options.replicas_path)
         self.owners = owners.Owners(
             lambda: libvirt.host.connection,
             os.path.join(conf.instances_path,
@@ -46,20 +55,57 @@ class Disks:
             self._index, roots, options.channel_rate)
         self.fillings = fillings.Fillings(
             self.channel, self._index, api, roots, options.journals_path,
-            options.storage_reserved_bytes, options.storage_daemon)
+            options.storage_reserved_bytes, options.storage_daemon,
+            self.owners.cached)
+        self.watchings = watchings.Watchings(
+            lambda uuid: libvirt_guests.LibvirtGuest(libvirt.host, uuid),
+            self.channel, options.disk_read_rate or float('inf'))
+        self._roots = roots
+        self.replicas = replicas.Replicas(
+            options.replicas_path, options.replicas_max_bytes,
+            self.fillings, self._index,
+            functools.partial(_is_here, libvirt))
         self._indexer = indexer.Indexer(
-            self._index, self.owners.files, roots, options.index_interval,
-            options.index_rate, libvirt.is_busy, options.index_max_load)
+            self._index, lambda: {**self.owners.files(),
+                                  **self.replicas.files()},
+            roots, options.index_interval, options.index_rate,
+            libvirt.is_busy, options.index_max_load)
         self._enabled = options.enabled
+
+    def have(self, request: watch_objects.DedupHaveRequest) -> int:
+        """Return how many blocks of a sample the index has.
+
+        :raises ValueError: what should be a digest is none
+        """
+        digests = [bytes.fromhex(text) for text in request.digests]
+        if any(len(digest) != blocks.DIGEST for digest in digests):
+            raise ValueError('a digest does not have %d bytes'
+                             % blocks.DIGEST)
+        source = local_source.LocalSource(
+            self._index, owners.allowed(request.project_id, request.images),
+            self._roots)
+        return sum(source.have([blocks.Block(digest, 0, blocks.BLOCK)
+                                for digest in digests]))
 
     def start(self) -> None:
         if self._enabled:
             self.fillings.start()
             self.channel.start()
+            self.replicas.start()
             self._indexer.start()
 
     def stop(self) -> None:
         self._indexer.stop()
+        self.replicas.stop()
+        self.watchings.stop()
         self.fillings.stop()
         self.channel.stop()
         self._index.close()
+
+
+def _is_here(libvirt: local.LocalLibvirt, instance: str) -> bool:
+    """Return whether an instance is on this host, False if in doubt."""
+    try:
+        return libvirt.guest_state_at_once(instance) == 'here'
+    except hypervisor_errors.HypervisorError:
+        return False

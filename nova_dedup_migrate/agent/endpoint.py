@@ -19,6 +19,8 @@ from nova_dedup_migrate.agent import surveys as agent_surveys
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import objects
+from nova_dedup_migrate.rpc import replica_objects
+from nova_dedup_migrate.rpc import watch_objects
 
 #: Seconds a caller may wait for an event; it occupies a thread.
 MAX_WAIT = 60.0
@@ -139,6 +141,55 @@ class Endpoint:
     def abort_filling(self, ctxt: Any, migration_uuid: str) -> bool:
         self._disks.fillings.abort(str(migration_uuid))
         return True
+
+    @messaging.expose
+    @messaging.expected_exceptions(errors.WatchRefused)
+    def watch_disk(self, ctxt: Any, request: watch_objects.DedupWatchRequest
+                   ) -> watch_objects.DedupWatchReply:
+        _check(request, watch_objects.DedupWatchRequest)
+        return self._disks.watchings.watch(request)
+
+    @messaging.expose
+    @messaging.expected_exceptions(errors.WatchRefused)
+    def arm_disk(self, ctxt: Any, request: disk_objects.DedupFillingRequest
+                 ) -> watch_objects.DedupWatchReply:
+        _check(request, disk_objects.DedupFillingRequest)
+        return self._disks.watchings.arm(request.migration_uuid,
+                                         request.target)
+
+    @messaging.expose
+    def release_disk(self, ctxt: Any,
+                     request: disk_objects.DedupFillingRequest) -> bool:
+        _check(request, disk_objects.DedupFillingRequest)
+        return self._disks.watchings.release(request.migration_uuid,
+                                             request.target)
+
+    @messaging.expose
+    def forget_disks(self, ctxt: Any, migration_uuid: str) -> bool:
+        self._disks.watchings.forget(str(migration_uuid))
+        return True
+
+    @messaging.expose
+    def have_blocks(self, ctxt: Any,
+                    request: watch_objects.DedupHaveRequest) -> int:
+        _check(request, watch_objects.DedupHaveRequest)
+        return self._disks.have(request)
+
+    @messaging.expose
+    @messaging.expected_exceptions(errors.FillRefused)
+    def prepare_disk(self, ctxt: Any,
+                     request: replica_objects.DedupPrepareRequest
+                     ) -> disk_objects.DedupFillingReply:
+        _check(request, replica_objects.DedupPrepareRequest)
+        return self._disks.replicas.prepare(ctxt, request)
+
+    @messaging.expose
+    def list_replicas(self, ctxt: Any) -> replica_objects.DedupReplicas:
+        return self._disks.replicas.list()
+
+    @messaging.expose
+    def cancel_replicas(self, ctxt: Any, instance_uuid: str) -> int:
+        return self._disks.replicas.cancel(str(instance_uuid))
 
     @messaging.expose
     def set_public_images(self, ctxt: Any,

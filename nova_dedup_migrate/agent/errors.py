@@ -40,6 +40,12 @@ class ChannelUnavailable(errors.DedupMigrateError):
     template = 'the data channel of {host} is not available: {reason}'
 
 
+class WatchRefused(errors.DedupMigrateError):
+    """A disk is not watched here."""
+
+    template = 'disk {target} of instance {instance} is not watched: {reason}'
+
+
 class FillRefused(errors.DedupMigrateError):
     """A disk is not built here."""
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence
 import contextlib
 import functools
@@ -16,6 +17,7 @@ from nova_dedup_migrate import errors as base_errors
 from nova_dedup_migrate.agent import disk_channel
 from nova_dedup_migrate.agent import errors
 from nova_dedup_migrate.agent import owners
+from nova_dedup_migrate.images import paths
 from nova_dedup_migrate.rpc import api as rpc_api
 from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import errors as rpc_errors
@@ -23,13 +25,17 @@ from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.storage import bitmap
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import errors as storage_errors
+from nova_dedup_migrate.storage import journal as journals
+from nova_dedup_migrate.storage import layers
 from nova_dedup_migrate.storage import rebuild
 from nova_dedup_migrate.storage import writer
 from nova_dedup_migrate.storage.channel import client
 from nova_dedup_migrate.storage.channel import errors as channel_errors
+from nova_dedup_migrate.storage.index import fingerprints
 from nova_dedup_migrate.storage.index import store
 from nova_dedup_migrate.storage.libnbd import nbd
 from nova_dedup_migrate.storage.sources import base as sources
+from nova_dedup_migrate.storage.sources import image
 from nova_dedup_migrate.storage.sources import local
 from nova_dedup_migrate.storage.sources import neighbour
 from nova_dedup_migrate.storage.sources import source
@@ -56,18 +62,21 @@ class Fillings:
     :param directory: of the journals; is made if there is none
     :param reserve: bytes that stay free in the file system of a disk
     :param program: path of qemu-storage-daemon
+    :param cached: returns the path of a cached image, see owners.Owners
     """
 
     def __init__(self, channel: disk_channel.DiskChannel,
                  index: store.Index, api: rpc_api.AgentAPI,
                  roots: Sequence[str], directory: str,
-                 reserve: int, program: str) -> None:
+                 reserve: int, program: str,
+                 cached: Callable[[str], str | None]) -> None:
         self.channel = channel
         self.index = index
         self.api = api
         self.roots = tuple(roots)
         self.reserve = reserve
         self.program = program
+        self.cached = cached
         self._directory = directory
         self._guard = threading.Lock()
         self._known: dict[tuple[str, str], _Filling] = {}
@@ -165,6 +174,7 @@ class _Filling:
         self._ended = threading.Event()
         self._aborted = threading.Event()
         self._run: rebuild.Rebuild | None = None
+        self._channel: client.Channel | None = None
         self._progress = rebuild.Progress(0, 0, 0, {})
         self._rebuilt: rebuild.Rebuilt | None = None
         self._failure = ''
@@ -185,8 +195,12 @@ class _Filling:
 
     def abort(self) -> None:
         self._aborted.set()
-        if self._run is not None:
-            self._run.abort()
+        run, channel = self._run, self._channel
+        if run is not None:
+            run.abort()
+        if channel is not None:
+            # It may wait for the manifest.
+            channel.close()
 
     def wait(self, seconds: float | None) -> None:
         self._ended.wait(seconds)
@@ -225,7 +239,7 @@ class _Filling:
                     break
                 except (channel_errors.ChannelBroken,
                         rpc_errors.AgentUnavailable) as error:
-                    if attempt == ATTEMPTS:
+                    if attempt == ATTEMPTS or self._aborted.is_set():
                         raise
                     LOG.warning('Disk %s of instance %s: %s. Attempt %d of '
                                 '%d follows.', request.target,
@@ -250,18 +264,32 @@ class _Filling:
         with contextlib.ExitStack() as stack:
             channel = self._connect(request.source, request.target)
             stack.callback(channel.close)
+            self._channel = channel
             run = rebuild.Rebuild(
                 self._disk(), self._sources(),
                 rebuild.Limits(seconds=request.seconds,
                                reserve=owner.reserve),
-                self._note, request.reuse, owner.program, owner.roots)
+                self._note, self._index, request.reuse, owner.program,
+                owner.roots)
             self._run = run
             if self._aborted.is_set():
-                run.abort()
+                raise storage_errors.Aborted(path=request.image.path)
             rebuilt = run.run(lambda ranges: channel.manifest(
                 bitmap.of_extents(ranges, blocks.BLOCK, request.size)))
             channel.proven(rebuilt.proven, rebuilt.canary)
             self._rebuilt = rebuilt
+
+    def _index(self, journal: journals.Journal) -> None:
+        """Enter what was built into the index: nothing has to be read.
+
+        In a qcow2 image blocks are elsewhere than in the disk.
+        """
+        request = self._request
+        if request.image.format == 'raw':
+            found = fingerprints.of_journal(journal, os.stat(
+                request.image.path))
+            self._owner.index.add(request.image.path, request.project_id,
+                                  found.stat, found.digests, found.numbers)
 
     def _disk(self) -> rebuild.Disk:
         request = self._request
@@ -283,6 +311,14 @@ class _Filling:
             local.LocalSource(
                 owner.index, owners.allowed(request.project_id,
                                             request.images), owner.roots)]
+        for path in filter(None, map(owner.cached, request.images)):
+            try:
+                layer = layers.FileLayer(path, owner.roots)
+            except (OSError, paths.PathRefused) as error:
+                LOG.info('Cached image %s is not read for disk %s: %s',
+                         path, request.target, error)
+                continue
+            found.append(image.ImageSource([layer], request.size))
         for host in request.neighbours:
             found.append(neighbour.NeighbourSource(
                 functools.partial(self._connect_source, host, None)))

@@ -65,6 +65,11 @@ class Owners:
         """Take note of the IDs of all public images."""
         self._public = {of_image(image) for image in images}
 
+    def cached(self, image: str) -> str | None:
+        """Return the path of a cached image, None if it is not there."""
+        path = os.path.join(self._cache, of_image(image).partition(':')[2])
+        return path if os.path.isfile(path) else None
+
     def files(self) -> dict[str, str]:
         """Return path -> owner."""
         return {**self._cached(), **self._disks()}
@@ -110,18 +115,40 @@ def disks(description: str) -> dict[str, str]:
     :param description: XML of the domain
     """
     domain = ElementTree.fromstring(description)
-    project = domain.find('metadata/%sinstance/%sowner/%sproject' % (
-        (_NOVA,) * 3))
-    owner = None if project is None else project.get('uuid')
-    if not owner or owner == store.PUBLIC or owner.startswith('image:'):
+    owner = project(domain)
+    if owner is None:
         return {}
     found = {}
-    for disk in domain.findall('devices/disk')[:_MAX_DISKS]:
+    for disk in _private(domain):
         source = disk.find('source')
-        if (source is not None and disk.find('shareable') is None
-                and disk.find('.//encryption') is None
-                and disk.get('device', 'disk') == 'disk'):
-            path = source.get('file')
-            if path:
-                found[path] = owner
+        path = None if source is None else source.get('file')
+        if path:
+            found[path] = owner
     return found
+
+
+def project(domain: ElementTree.Element) -> str | None:
+    """Return the ID of the project that Nova's metadata name."""
+    found = domain.find('metadata/%sinstance/%sowner/%sproject' % (
+        (_NOVA,) * 3))
+    owner = None if found is None else found.get('uuid')
+    if not owner or owner == store.PUBLIC or owner.startswith('image:'):
+        return None
+    return owner
+
+
+def private_targets(description: str) -> set[str]:
+    """Return the targets of disks that no other instance may write to.
+
+    Encrypted disks are left out, too.
+    """
+    return {target.get('dev', '')
+            for disk in _private(ElementTree.fromstring(description))
+            if (target := disk.find('target')) is not None}
+
+
+def _private(domain: ElementTree.Element) -> list[ElementTree.Element]:
+    return [disk for disk in domain.findall('devices/disk')[:_MAX_DISKS]
+            if disk.find('shareable') is None
+            and disk.find('.//encryption') is None
+            and disk.get('device', 'disk') == 'disk']

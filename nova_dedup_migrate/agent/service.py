@@ -83,6 +83,8 @@ class AgentService:
             site, options.probe_time, options.probe_bytes,
             options.probe_cache_time)
         self._host = conf.host
+        self._guard = threading.Lock()
+        self._stopped = False
         self._listening = threading.Event()
         self._server = rpc_transport.get_server(transport, conf.host, [
             endpoint.Endpoint(
@@ -110,13 +112,20 @@ class AgentService:
     def _listen(self) -> None:
         # It waits for the bus without end, which stop() must not do.
         self._server.start()
+        with self._guard:
+            if self._stopped:
+                # The bus came after stop().
+                self._server.stop()
+                return
+            self._listening.set()
         LOG.info('The dedup agent of %s serves requests', self._host)
-        self._listening.set()
         # so that the first migration does not wait for QEMU to start
         self._emulators.describe()
 
     def stop(self) -> None:
         """Serve the requests that are under way, and end."""
+        with self._guard:
+            self._stopped = True
         self._surveys.stop()
         if self._outbox is not None:
             self._outbox.stop()

@@ -38,7 +38,7 @@ def open_store(arguments: argparse.Namespace) -> store.OperationStore:
     :param arguments: with the options of add_options
     :raises ConfigurationError: nova.conf cannot be used
     """
-    conf = _read(arguments)
+    conf = read(arguments)
     try:
         return store.OperationStore(conf.dedup_migrate.operations_path,
                                     conf.dedup_migrate.operations_kept)
@@ -55,7 +55,7 @@ def open_index(arguments: argparse.Namespace, writable: bool = False
     :raises ConfigurationError: nova.conf cannot be used
     :raises StorageError: there is no index, or it is in use
     """
-    conf = _read(arguments)
+    conf = read(arguments)
     try:
         index = index_store.Index(conf.dedup_migrate.index_path,
                                   conf.dedup_migrate.index_max_entries,
@@ -66,8 +66,11 @@ def open_index(arguments: argparse.Namespace, writable: bool = False
         yield index
 
 
-def _read(arguments: argparse.Namespace) -> cfg.ConfigOpts:
-    """:raises ConfigurationError:"""
+def read(arguments: argparse.Namespace) -> cfg.ConfigOpts:
+    """Return the configuration.
+
+    :raises ConfigurationError: nova.conf cannot be used
+    """
     names = []
     for option, values in (('--config-file', arguments.config_file),
                            ('--config-dir', arguments.config_dir)):

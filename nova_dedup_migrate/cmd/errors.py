@@ -26,3 +26,7 @@ class SimilarityFailed(CommandError):
 
 class IndexFailed(CommandError):
     template = 'file {path} is not indexed: {reason}'
+
+
+class PreparationFailed(CommandError):
+    template = 'instance {server} is not prepared: {reason}'

@@ -19,6 +19,12 @@ from nova_dedup_migrate.cmd import report
 from nova_dedup_migrate.cmd import serve
 from nova_dedup_migrate.cmd import similarity
 
+try:
+    from nova_dedup_migrate.cmd import replica
+except ImportError:
+    # Without libvirt's module the other commands work.
+    replica = None  # type: ignore[assignment]
+
 COMMANDS: dict[str, Any] = {
     'index build': index.Build,
     'index status': index.Status,
@@ -28,6 +34,12 @@ COMMANDS: dict[str, Any] = {
     'serve': serve.Serve,
     'similarity': similarity.Similarity,
 }
+if replica is not None:
+    COMMANDS.update({
+        'prepare': replica.Prepare,
+        'replica cancel': replica.Cancel,
+        'replica list': replica.List,
+    })
 
 
 class DedupMigrateApp(app.App):

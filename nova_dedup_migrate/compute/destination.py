@@ -27,10 +27,14 @@ LOG = logging.getLogger(__name__)
 _WANTED = ('accepted', 'queued', 'preparing')
 
 
-def preparing(instance: objects.Instance
+def preparing(instance: objects.Instance, locks: lockutils.Semaphores
               ) -> contextlib.AbstractContextManager:
-    """Return the lock of what is done here before an instance arrives."""
-    return lockutils.lock('dedup-migrate-preparing-' + instance.uuid)
+    """Return the lock of what is done here before an instance arrives.
+
+    :param locks: those of this host
+    """
+    return lockutils.lock('dedup-migrate-preparing-' + instance.uuid,
+                          semaphores=locks)
 
 
 def require_wanted(context: nova_context.RequestContext,

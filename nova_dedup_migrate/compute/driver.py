@@ -17,6 +17,7 @@ import threading
 import libvirt
 from nova import exception
 from nova.virt.libvirt import driver
+from oslo_concurrency import lockutils
 from oslo_log import log as logging
 
 from nova_dedup_migrate.compute import destination
@@ -36,6 +37,7 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
         # If libvirt turns out to be gone while Nova holds this lock, the
         # close callback runs in the same thread and takes it once more.
         self._host._wrapped_conn_lock = threading.RLock()
+        self._preparing = lockutils.Semaphores()
         self.dedup = migrations.LiveMigrations(self)
 
     def init_host(self, host):
@@ -78,7 +80,7 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
         if not self.dedup.enabled:
             return super().pre_live_migration(context, instance, *args,
                                               **kwargs)
-        with destination.preparing(instance):
+        with destination.preparing(instance, self._preparing):
             self.dedup.require_wanted(context, instance)
             result = super().pre_live_migration(context, instance, *args,
                                                 **kwargs)
@@ -100,7 +102,7 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
             destination.require_no_guest(self._host, instance)
             return settle(context, instance, *args, **kwargs)
 
-        with destination.preparing(instance):
+        with destination.preparing(instance, self._preparing):
             return self.dedup.with_libvirt(instance, roll_back)
 
     def post_live_migration_at_destination(self, context, instance, *args,

@@ -25,6 +25,7 @@ import oslo_messaging
 
 from nova_dedup_migrate.compute import actions
 from nova_dedup_migrate.compute import destination
+from nova_dedup_migrate.compute import disk_filler
 from nova_dedup_migrate.compute import facts_collector
 from nova_dedup_migrate.compute import guests
 from nova_dedup_migrate.compute import manager as compute_manager
@@ -459,4 +460,22 @@ class LiveMigrations:
             loader=page_cache.loader(self._conf, guest),
             list_limit=self._conf.page_cache_time,
             interval=self._conf.watch_interval,
+            disks=self._disks(context, instance, operation, migrate_data,
+                              guest),
+            disk_time=self._conf.disk_time, min_gain=self._conf.min_gain,
+            always_build=self._conf.disks == 'always',
             rate=self._rate(operation))
+
+    def _disks(self, context: nova_context.RequestContext,
+               instance: objects.Instance,
+               operation: operations.Operation,
+               migrate_data: objects.LibvirtLiveMigrateData,
+               guest: guests.InstanceGuest
+               ) -> disk_filler.DiskFiller | None:
+        """Return what builds the disks, None if they are not built."""
+        if (not migrate_data.block_migration or self._conf.disks == 'off'
+                or operation.strategy == 'off' or not guest.is_patched()):
+            return None
+        return disk_filler.DiskFiller(
+            self._driver, self._agents, guest, instance, migrate_data,
+            operation, self._links.rate, context)

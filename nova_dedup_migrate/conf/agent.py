@@ -108,6 +108,17 @@ ALL_OPTS = [
         help='Bytes that stay free in the file system of a disk that is '
              'built. With less the disk is mirrored by QEMU.'),
     cfg.StrOpt(
+        'replicas_path',
+        default='$state_path/dedup_replicas',
+        help='Directory of replicas: disks of instances that are to '
+             'migrate to this host later.'),
+    cfg.IntOpt(
+        'replicas_max_bytes',
+        default=100 << 30,
+        min=0,
+        help='Bytes that all replicas of this host may take. 0: none are '
+             'made.'),
+    cfg.StrOpt(
         'storage_daemon',
         default='qemu-storage-daemon',
         help='qemu-storage-daemon, which writes the disks that are built; '

@@ -217,6 +217,46 @@ _PAGE_CACHE = [
         help='Path of the lister in guests, for qemu-guest-agent.'),
 ]
 
+_DISKS = [
+    cfg.StrOpt(
+        'disks',
+        default='off',
+        choices=[
+            ('auto', 'block migrations are prepared if that is predicted to '
+                     'save min_gain of the time of copying the disks'),
+            ('always', 'block migrations are prepared whatever is '
+                       'predicted'),
+            ('off', 'disks are copied as by Nova')],
+        mutable=True,
+        help='Whether the destination of a block migration builds the '
+             'disks, before they are mirrored, from blocks that are near '
+             'to it. What it cannot build is copied by QEMU as always. Both '
+             'hosts need certificates, see channel_ca_file of the agent. '
+             'Instances with the strategy off are copied as by Nova.'),
+    cfg.ListOpt(
+        'disk_neighbours',
+        default=[],
+        mutable=True,
+        help='Hosts whose agents are called for blocks, 8 at most: the '
+             'names of compute hosts, near to the destination rather than '
+             'to the source. Source and destination are left out.'),
+    cfg.FloatOpt(
+        'disk_time',
+        default=3600.0,
+        min=1.0,
+        max=86400.0,
+        mutable=True,
+        help='Seconds that building the disks of an instance may take. '
+             'Then the rest is copied by QEMU.'),
+    cfg.FloatOpt(
+        'disk_read_rate',
+        default=0.0,
+        min=0.0,
+        help='Bytes a second that the agent of the source reads of a disk '
+             'at most. It reads less if the requests of the guest take '
+             'longer than before. 0: no limit.'),
+]
+
 _OPERATIONS = [
     # Not named state_path: the default would then refer to itself.
     cfg.StrOpt(
@@ -245,7 +285,7 @@ _OPERATIONS = [
              'its task state, so that the guest is not started twice.'),
 ]
 
-ALL_OPTS = _BASIC + _AGENT + _PAGE_CACHE + _OPERATIONS
+ALL_OPTS = _BASIC + _AGENT + _PAGE_CACHE + _DISKS + _OPERATIONS
 
 
 def register_opts(conf):

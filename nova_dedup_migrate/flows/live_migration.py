@@ -4,6 +4,8 @@
 ::
 
     Open             the operation is written: preparing
+    FillDisks        of a block migration: the destination builds what it
+                     can of the disks, the source's QEMU is armed for them
     CollectFacts     both hosts -> facts
     ListPageCache    the guest's page cache -> the source's QEMU, facts
     MakePlan         facts -> plan
@@ -13,6 +15,7 @@
                      disarmed if stock has become the better choice; the
                      guest's page cache listed again if it takes long
     CollectIncoming  the figures of the destination
+    CollectDisks     the disks that were built are forgotten
     Close            a guest that has stayed: the undo log is carried out
 
 All tasks write to the operation.  Of all tasks only Operate can fail, with
@@ -42,6 +45,7 @@ from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.tasks import arm
 from nova_dedup_migrate.tasks import collect_facts
 from nova_dedup_migrate.tasks import collect_incoming
+from nova_dedup_migrate.tasks import fill_disks
 from nova_dedup_migrate.tasks import frame
 from nova_dedup_migrate.tasks import operate
 from nova_dedup_migrate.tasks import page_cache
@@ -66,6 +70,10 @@ class MigrationPorts:
     :ivar list_limit: seconds that listing may take
     :ivar interval: seconds between two looks of the watch
     :ivar rate: sets the rate of each round, None if it is Nova's
+    :ivar disks: builds disks at the destination, None: not to be done
+    :ivar disk_time: seconds that may take
+    :ivar min_gain: share of the time that it has to save
+    :ivar always_build: whether to build disks whatever is predicted
     """
 
     guest: hypervisor.Guest
@@ -77,6 +85,10 @@ class MigrationPorts:
     list_limit: float = 5.0
     interval: float = 0.5
     rate: pacing.AdaptiveRate | None = None
+    disks: fill_disks.DiskPort | None = None
+    disk_time: float = 3600.0
+    min_gain: float = 0.05
+    always_build: bool = False
 
 
 def create(operation: operations.Operation,
@@ -85,10 +97,13 @@ def create(operation: operations.Operation,
     beside = watch.Watch(
         operation, ports.guest, ports.interval,
         refresh.Refresh(operation, ports.loader) if ports.loader else None,
-        ports.rate)
+        ports.rate,
+        fill_disks.DiskLook(operation, ports.disks) if ports.disks else None)
     return linear_flow.Flow(
         'live-migration-' + operation.migration_uuid).add(
             frame.Open(operation, ports.guest),
+            fill_disks.FillDisks(operation, ports.disks, ports.disk_time,
+                                 ports.min_gain, ports.always_build),
             collect_facts.CollectFacts(operation, ports.collect_facts,
                                        ports.reason_for_stock),
             page_cache.ListPageCache(operation, ports.guest, ports.loader,
@@ -98,6 +113,7 @@ def create(operation: operations.Operation,
             operate.Operate(operation, ports.operate, beside),
             collect_incoming.CollectIncoming(operation,
                                              ports.collect_incoming),
+            fill_disks.CollectDisks(operation, ports.disks),
             frame.Close(operation, ports.guest))
 
 

@@ -257,6 +257,8 @@ class Guest(abc.ABC):
     def drop_disk(self, token: str) -> None:
         """Forget a watch; a mirror job that has taken it goes on.
 
+        Not before one has begun if the target has been written to.
+
         :raises QmpError: there is no such watch
         """
 

@@ -11,8 +11,7 @@ clear_disk                of a range, always before it is read
                           (disk_export.exported)
 arm_disk                  with the bitmap of what the target was proven to
                           hold as it was read, and a canary
-a mirror job              copies the rest; whatever is in doubt makes it an
-                          ordinary one
+a mirror job              copies the rest; all if anything is in doubt
 disk_watches              what became of it
 drop_disk                 forget it
 ========================  =================================================

@@ -60,6 +60,8 @@ PHASES = (REQUESTED, PREPARING, RUNNING, FINISHING, ROLLING_BACK, STUCK,
 UNDO_ARM = 'disarm QEMU'
 #: QEMU keeps the hints that the guest has listed.
 UNDO_MAP = 'drop the page-cache map'
+#: QEMU records the writes to disks that the destination builds.
+UNDO_DISKS = 'forget the watched disks'
 #: Nova pauses a guest to complete its migration without post-copy.
 UNDO_PAUSE = 'resume the guest'
 
@@ -135,6 +137,7 @@ class Operation:
         left, None before the job begins
     :ivar downtime: seconds the guest was stopped, as its events tell; None
         if they did not
+    :ivar disks: list of report.Disk, of disks the destination was to build
     :ivar incoming: what the destination's QEMU counted, or None
     :ivar reason: why it is, or became, an ordinary migration; '' if not
     :ivar outcome: completed, cancelled, failed; None while it goes on
@@ -162,6 +165,7 @@ class Operation:
         self.rounds: list[typing.Any] = []
         self.data_remaining: int | None = None
         self.downtime: float | None = None
+        self.disks: list[report.Disk] = []
         self.incoming: typing.Any = None
         self.reason = ''
         self.outcome: str | None = None

@@ -51,6 +51,7 @@ def of_operation(operation: operations.Operation) -> report.Report:
         plan=operation.plan,
         rounds=rounds.summarize(list(operation.rounds)),
         dedup_incoming=_plain(operation.incoming),
+        disks=tuple(operation.disks),
         warnings=tuple(operation.warnings), **fields)
     return dataclasses.replace(made, prediction_error=compare(made))
 

@@ -101,6 +101,34 @@ class PredictionError:
 
 
 @dataclasses.dataclass(frozen=True)
+class Disk:
+    """A disk of a block migration, and where its bytes came from.
+
+    :ivar target: vda
+    :ivar size: virtual
+    :ivar data: that an ordinary block migration would copy, estimated
+    :ivar predicted_seconds: of building and mirroring it; null if not
+        known
+    :ivar predicted_stock_seconds: of an ordinary block migration
+    :ivar sources: bytes proven at the destination, by source
+    :ivar build_seconds: that building took
+    :ivar mirrored: bytes that QEMU's mirror began with; null if it copied
+        everything, as an ordinary block migration does
+    :ivar reason: why it was not built, or not used
+    """
+
+    target: str
+    size: int = 0
+    data: int = 0
+    predicted_seconds: float | None = None
+    predicted_stock_seconds: float | None = None
+    sources: dict[str, int] = dataclasses.field(default_factory=dict)
+    build_seconds: float | None = None
+    mirrored: int | None = None
+    reason: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
 class Report:
     """See the module for units.
 
@@ -136,6 +164,7 @@ class Report:
     :ivar downtime_ms: milliseconds, from QEMU
     :ivar dedup_source: SourceStatistics of query-x-dedup
     :ivar dedup_incoming: counters of the destination's QEMU
+    :ivar disks: of a block migration; empty if disks are not built
     :ivar warnings: errors of this project that did not stop the migration
     """
 
@@ -166,5 +195,6 @@ class Report:
     downtime_ms: int | None = None
     dedup_source: dict[str, int | str | None] | None = None
     dedup_incoming: dict[str, int | str | bool | None] | None = None
+    disks: tuple[Disk, ...] = ()
     warnings: tuple[str, ...] = ()
     version: int = VERSION

@@ -16,7 +16,9 @@ from nova_dedup_migrate.conf import upgrade_levels
 from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects
+from nova_dedup_migrate.rpc import replica_objects
 from nova_dedup_migrate.rpc import transport as rpc_transport
+from nova_dedup_migrate.rpc import watch_objects
 
 LOG = logging.getLogger(__name__)
 
@@ -60,6 +62,11 @@ class AgentAPI:
     fill_disk     timeout; the disk is built afterwards
     filling       the wait in the request, and PROMPT
     abort_filling timeout
+    watch_disk    timeout; a sample of the disk is read
+    arm_disk      timeout
+    release_disk  timeout
+    forget_disks  timeout
+    have_blocks   timeout
     set_public_images
                   timeout
     ============  =======================================================
@@ -69,7 +76,9 @@ class AgentAPI:
     * 1.0 - hello, survey, facts, link_probe, incoming, guest_state,
       forget_guest.
     * 1.1 - channel_offer, fill_disk, filling, abort_filling,
-      set_public_images.
+      set_public_images, watch_disk, arm_disk, release_disk,
+      forget_disks, have_blocks, prepare_disk, list_replicas,
+      cancel_replicas.
 
     A method that needs a later version checks can_send_version() and
     falls back on an earlier one, with its objects as that version had
@@ -236,6 +245,83 @@ class AgentAPI:
         return self._call(ctxt, host, 'abort_filling', bool, self._timeout,
                           '1.1', migration_uuid=migration_uuid)
 
+    def watch_disk(self, ctxt: Any, host: str,
+                   request: watch_objects.DedupWatchRequest
+                   ) -> watch_objects.DedupWatchReply:
+        """Have the source record writes to a disk; see agent.watchings.
+
+        :raises AgentRefused:
+        """
+        return self._call(ctxt, host, 'watch_disk',
+                          watch_objects.DedupWatchReply, self._timeout,
+                          '1.1', request=request)
+
+    def arm_disk(self, ctxt: Any, host: str, migration_uuid: str,
+                 target: str) -> watch_objects.DedupWatchReply:
+        """Have the next mirror leave out what the destination has proven.
+
+        :param host: the source
+        :raises AgentRefused:
+        """
+        return self._call(ctxt, host, 'arm_disk',
+                          watch_objects.DedupWatchReply, self._timeout,
+                          '1.1', request=disk_objects.DedupFillingRequest(
+                              migration_uuid=migration_uuid, target=target))
+
+    def release_disk(self, ctxt: Any, host: str, migration_uuid: str,
+                     target: str) -> bool:
+        """Have the source forget a disk that is not built.
+
+        :returns: False if the destination may have written to it: then the
+            mirror copies everything
+        """
+        return self._call(ctxt, host, 'release_disk', bool, self._timeout,
+                          '1.1', request=disk_objects.DedupFillingRequest(
+                              migration_uuid=migration_uuid, target=target))
+
+    def forget_disks(self, ctxt: Any, host: str, migration_uuid: str
+                     ) -> bool:
+        """Have the source forget the disks of a migration.
+
+        Not before their mirrors have begun, or their targets were removed.
+        """
+        return self._call(ctxt, host, 'forget_disks', bool, self._timeout,
+                          '1.1', migration_uuid=migration_uuid)
+
+    def have_blocks(self, ctxt: Any, host: str,
+                    request: watch_objects.DedupHaveRequest) -> int:
+        """Return how many of some blocks the index of a host has."""
+        return self._call(ctxt, host, 'have_blocks', int, self._timeout,
+                          '1.1', request=request)
+
+    def prepare_disk(self, ctxt: Any, host: str,
+                     request: replica_objects.DedupPrepareRequest
+                     ) -> disk_objects.DedupFillingReply:
+        """Have a host build a replica of a disk; filling() follows it.
+
+        :raises AgentRefused:
+        """
+        return self._call(ctxt, host, 'prepare_disk',
+                          disk_objects.DedupFillingReply, self._timeout,
+                          '1.1', request=request)
+
+    def list_replicas(self, ctxt: Any, host: str
+                      ) -> replica_objects.DedupReplicas:
+        """Return the replicas of a host."""
+        return self._call(ctxt, host, 'list_replicas',
+                          replica_objects.DedupReplicas, self._timeout,
+                          '1.1')
+
+    def cancel_replicas(self, ctxt: Any, host: str, instance_uuid: str
+                        ) -> int:
+        """Have a host remove the replicas of an instance.
+
+        :returns: how many there were
+        """
+        return self._call(ctxt, host, 'cancel_replicas', int,
+                          self._timeout, '1.1',
+                          instance_uuid=instance_uuid)
+
     def set_public_images(self, ctxt: Any, host: str,
                           images: Sequence[str]) -> bool:
         """Tell an agent which images are public: all of them.
@@ -281,7 +367,7 @@ class AgentAPI:
 
 #: What an agent raises, by name, to refuse a request.
 _REFUSALS = ('ProbeRefused', 'LinkInUse', 'ForgetRefused',
-             'ChannelUnavailable', 'FillRefused')
+             'ChannelUnavailable', 'FillRefused', 'WatchRefused')
 
 
 def _failure(host: str, error: Exception) -> errors.AgentUnavailable:

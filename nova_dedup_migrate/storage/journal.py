@@ -48,6 +48,8 @@ EMPTY = bytes(blocks.DIGEST)
 _MAGIC = b'NDJOURN1'
 _HEADER = struct.Struct('>8sQIIQQ32s')
 _FIRST = 4096
+#: Slots read at once.
+_SLOTS = 32 << 10
 #: Bytes written at once where slots are emptied.
 _CHUNK = 1 << 20
 
@@ -138,6 +140,13 @@ class Journal:
             at = min(count, -(-(hole - _FIRST) // blocks.DIGEST))
             if at > first:
                 yield first, at - first
+
+    def proven(self) -> Iterator[tuple[int, bytes]]:
+        """Yield (first, slots) of parts that may have slots in use."""
+        for first, count in self.recorded():
+            for at in range(first, first + count, _SLOTS):
+                step = min(_SLOTS, first + count - at)
+                yield at, b''.join(self.slots(at, step))
 
     def prove(self, first: int, digests: Iterable[bytes]) -> None:
         """Enter what was read back from the target, from a block on."""

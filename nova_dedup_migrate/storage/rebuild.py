@@ -137,6 +137,7 @@ class Rebuild:
     :param sources: are closed at the end
     :param limits: of the run
     :param progress: called with a Progress now and then
+    :param on_filled: called with the journal when all has been filled
     :param reuse: whether to read the target before a source, because it
         may have the content already
     :param program: path of qemu-storage-daemon
@@ -146,12 +147,14 @@ class Rebuild:
     def __init__(self, disk: Disk, sources: Sequence[base.Source],
                  limits: Limits | None = None,
                  progress: Callable[[Progress], None] | None = None,
+                 on_filled: Callable[[journals.Journal], None] | None = None,
                  reuse: bool = False,
                  program: str = 'qemu-storage-daemon',
                  roots: paths.Roots = None) -> None:
         self._disk = disk
         self._limits = limits or Limits()
         self._report = progress
+        self._on_filled = on_filled
         self._reuse = reuse
         self._program = program
         self._roots = roots
@@ -196,6 +199,8 @@ class Rebuild:
             self._check(target)
             self._resume(target)
             self._fill(target, open_manifest, written)
+            if self._on_filled is not None:
+                self._on_filled(journal)
             proven = target.proven.coarser(
                 self._disk.granularity // blocks.BLOCK)
             canary = target.place_canary(proven, self._disk.granularity)

@@ -67,9 +67,9 @@ def of_file(path: str) -> Content:
               else paths.open_file)
     with opener(path, None) as fd:
         found = fingerprints.fingerprint(fd)
-    keys = segment.keys(found.digests)
-    return Content(os.path.basename(path), keys, numpy.unique(keys),
-                   found.zeros, found.read, time.thread_time() - begun)
+    return Content(os.path.basename(path), found.digests,
+                   numpy.unique(found.digests), found.zeros, found.read,
+                   time.thread_time() - begun)
 
 
 def of_index(index: store.Index, name: str) -> Content:

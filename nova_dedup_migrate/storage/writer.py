@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import dataclasses
+import fcntl
 import json
 import logging
 import os
@@ -42,9 +43,11 @@ LOG = logging.getLogger(__name__)
 START = 20.0
 STOP = 20.0
 _EXPORT = 'target'
-#: The daemon ends with the thread that has started it, whatever kills that:
-#: it must not write to a disk that somebody else goes on with.
-_WITH_PARENT = ('setpriv', '--pdeathsig', 'KILL', '--')
+#: The daemon has no privilege of this process, and ends with the thread
+#: that has started it, whatever kills that: it must not write to a disk
+#: that somebody else goes on with.
+_CONFINED = ('setpriv', '--pdeathsig', 'KILL', '--no-new-privs',
+             '--inh-caps=-all', '--ambient-caps=-all', '--')
 #: Bytes of its messages that an error has.
 _MESSAGE = 1024
 
@@ -83,6 +86,7 @@ class Writer:
         with contextlib.ExitStack() as stack:
             self.fd = _open(image.path, roots, os.O_RDWR)
             stack.callback(os.close, self.fd)
+            self._own()
             self._directory = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix='dedup-writer-'))
             self._log = stack.enter_context(
@@ -98,6 +102,19 @@ class Writer:
                 raise self.failed(error) from error
             self._stack = stack.pop_all()
 
+    def _own(self) -> None:
+        """Keep other writers away: what one has proven the other changes.
+
+        The lock is also the daemon's, which has the same description open.
+        QEMU's own locks are between a daemon and a guest.
+        """
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise errors.TargetFailed(
+                path=self.path, reason='another process fills it: %s'
+                % error) from error
+
     def _start(self, image: Image, backing: Sequence[Image], program: str,
                roots: paths.Roots, direct: bool) -> None:
         with contextlib.ExitStack() as stack:
@@ -106,7 +123,7 @@ class Writer:
             listener.bind(self._address)
             listener.listen(16)
             numbers = [listener.fileno(), self.fd]
-            arguments = [*_WITH_PARENT, program]
+            arguments = [*_CONFINED, program]
             below = None
             for index, each in reversed(list(enumerate(backing))):
                 fd = _open(each.path, roots, os.O_RDONLY)

@@ -26,9 +26,19 @@ def drop_map(guest: hypervisor.Guest) -> None:
         guest.track_dedup(False)
 
 
+def forget_disks(guest: hypervisor.Guest) -> None:
+    """Have QEMU watch no disk any more.
+
+    The guest has stayed, so the target of whatever was built is removed.
+    """
+    for watch in guest.disk_watches():
+        guest.drop_disk(watch.token)
+
+
 _HANDLERS: dict[str, Callable[[hypervisor.Guest], None]] = {
     operations.UNDO_ARM: disarm,
     operations.UNDO_MAP: drop_map,
+    operations.UNDO_DISKS: forget_disks,
 }
 
 

@@ -20,6 +20,7 @@ from nova_dedup_migrate.planner import plan as planner_plan
 from nova_dedup_migrate.planner import replan
 from nova_dedup_migrate.reports import report
 from nova_dedup_migrate.tasks import downtime
+from nova_dedup_migrate.tasks import fill_disks
 from nova_dedup_migrate.tasks import refresh as refreshing
 
 LOG = logging.getLogger(__name__)
@@ -44,17 +45,20 @@ class Watch:
     :param interval: seconds between two looks
     :param refresh: refresh.Refresh, None if the page cache is not listed
     :param rate: sets the rate of each round, None if it is Nova's
+    :param disks: fill_disks.DiskLook, None if disks are not built
     """
 
     def __init__(self, operation: operations.Operation,
                  guest: hypervisor.Guest, interval: float = 0.5,
                  refresh: refreshing.Refresh | None = None,
-                 rate: pacing.AdaptiveRate | None = None) -> None:
+                 rate: pacing.AdaptiveRate | None = None,
+                 disks: fill_disks.DiskLook | None = None) -> None:
         self._operation = operation
         self._guest = guest
         self._interval = interval
         self._refresh = refresh
         self._rate = rate
+        self._disks = disks
         self._over = threading.Event()
         self._failures = 0
         self._started = time.monotonic()
@@ -115,6 +119,8 @@ class Watch:
                         observer(now, seen)
                 if self._refresh is not None:
                     self._refresh.look(now)
+                if self._disks is not None:
+                    self._disks.look()
                 wait = self._wait(now)
                 self._failures = 0
             except (errors.QmpDisconnected, errors.GuestNotRunning):

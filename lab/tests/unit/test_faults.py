@@ -42,9 +42,17 @@ class QemuTest(base.TestCase):
 
     def test_the_guest_had_left(self):
         self.qemus.return_value = []
-        note = faults.FAULTS['qemu-source'].inject(self.scene)
-        self.assertTrue(faults.SURVIVES[note])
-        self.assertFalse(faults.SURVIVES[faults.HAD_ARRIVED])
+        fault = faults.FAULTS['qemu-source']
+        self.assertTrue(fault.has_to_run(fault.inject(self.scene), False))
+
+    def test_which_instance_has_to_run(self):
+        source = faults.FAULTS['qemu-source']
+        self.assertFalse(source.has_to_run('', False))
+        # it was killed after it had sent everything
+        self.assertTrue(source.has_to_run('', True))
+        other = faults.FAULTS['qemu-destination']
+        self.assertTrue(other.has_to_run('', False))
+        self.assertFalse(other.has_to_run(faults.HAD_ARRIVED, True))
 
     def test_it_does_not_come(self):
         self.qemus.return_value = []

@@ -20,9 +20,14 @@ import numpy
 
 from nova_dedup_migrate.images import direct
 from nova_dedup_migrate.storage import blocks
+from nova_dedup_migrate.storage import journal as journals
+from nova_dedup_migrate.storage.index import segment
 
 #: Bytes of one read.
 STEP = 4 << 20
+#: Keys of blocks that are in the base, and of zeros.
+_ONES = numpy.uint64(2 ** 64 - 1)
+_ZEROS = segment.keys(blocks.ZERO_DIGEST)[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,14 +35,15 @@ class Fingerprints:
     """What a file holds.
 
     :ivar stat: of the file, before it was read
-    :ivar digests: of the blocks that are not zero, one after the other
+    :ivar digests: of the blocks that are not zero, the part that an index
+        keeps: segment.keys
     :ivar numbers: of these blocks
     :ivar zeros: blocks of zeros, holes included
     :ivar read: bytes read
     """
 
     stat: os.stat_result
-    digests: bytes
+    digests: numpy.ndarray
     numbers: numpy.ndarray
     zeros: int
     read: int
@@ -53,8 +59,7 @@ def fingerprint(fd: int, pause: Callable[[int], None] | None = None
     """
     stat = os.fstat(fd)
     size = direct.size(fd)
-    digests: list[bytes] = []
-    numbers: list[int] = []
+    parts: list[tuple[numpy.ndarray, numpy.ndarray]] = []
     read = 0
     with direct.uncached(fd) as file, mmap.mmap(-1, STEP) as buffer, \
             memoryview(buffer) as view:
@@ -68,19 +73,48 @@ def fingerprint(fd: int, pause: Callable[[int], None] | None = None
                 break
             count = min(count, size - offset)
             read += count
-            for at in range(0, count, blocks.BLOCK):
-                block = view[at:min(count, at + blocks.BLOCK)]
-                if not blocks.is_zero(block):
-                    digests.append(blocks.digest(block))
-                    numbers.append((offset + at) // blocks.BLOCK)
-                block.release()
+            with view[:count] as data:
+                parts.append(_part(data, offset // blocks.BLOCK))
             offset += count
             if offset % blocks.BLOCK:
                 # a short read at the end
                 break
-    return Fingerprints(stat, b''.join(digests),
-                        numpy.array(numbers, numpy.uint64),
-                        blocks.count(size) - len(numbers), read)
+    empty = numpy.empty(0, segment.KEY)
+    numbers = numpy.concatenate([empty, *(part[1] for part in parts)])
+    return Fingerprints(
+        stat, numpy.concatenate([empty, *(part[0] for part in parts)]),
+        numbers, blocks.count(size) - len(numbers), read)
+
+
+def of_journal(journal: journals.Journal, stat: os.stat_result
+               ) -> Fingerprints:
+    """Return what a raw target holds, by its journal.
+
+    :param stat: of the target
+    """
+    parts = []
+    for first, slots in journal.proven():
+        keys = segment.keys(slots)
+        used = numpy.flatnonzero((keys != 0) & (keys != _ONES)
+                                 & (keys != _ZEROS))
+        parts.append((keys[used], (used + first).astype(segment.KEY)))
+    empty = numpy.empty(0, segment.KEY)
+    return Fingerprints(
+        stat, numpy.concatenate([empty, *(part[0] for part in parts)]),
+        numpy.concatenate([empty, *(part[1] for part in parts)]), 0, 0)
+
+
+def _part(data: memoryview, first: int
+          ) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Return keys and numbers of the blocks of data that are not zero."""
+    digests, numbers = [], []
+    for index, at in enumerate(range(0, len(data), blocks.BLOCK)):
+        with data[at:at + blocks.BLOCK] as block:
+            if not blocks.is_zero(block):
+                digests.append(blocks.digest(block))
+                numbers.append(first + index)
+    return (segment.keys(b''.join(digests)),
+            numpy.array(numbers, segment.KEY))
 
 
 def _data(fd: int, offset: int, size: int) -> int:

@@ -186,18 +186,18 @@ class Index:
             return sum(each.entries for each in self._segments.values())
 
     def add(self, path: str, owner: str, stat: os.stat_result,
-            digests: bytes, numbers: numpy.ndarray) -> File | None:
+            digests: numpy.ndarray, numbers: numpy.ndarray
+            ) -> File | None:
         """Enter a file, in place of what was known of it.
 
         :param stat: of the file before it was read
-        :param digests: of its blocks, one after the other
+        :param digests: of its blocks, as segment.keys
         :param numbers: of these blocks
         :returns: None if the file alone is more than the index may have
         """
         zero = segment.keys(blocks.ZERO_DIGEST)[0]
-        found = segment.keys(digests)
-        used = found != zero
-        found, numbers = found[used], numbers[used]
+        used = digests != zero
+        found, numbers = digests[used], numbers[used]
         if len(found) > self._max_entries:
             LOG.warning('File %s is not indexed: it has %d blocks and the '
                         'index may have %d. Raise [dedup_migrate] '

@@ -14,6 +14,7 @@ file there, see record().
 import json
 import os
 import re
+import shutil
 import time
 
 from nova import context as nova_context
@@ -21,6 +22,7 @@ from nova import objects
 
 from nova_dedup_migrate.tests import nova_functional
 from nova_dedup_migrate.tests.nova_functional import adopt
+from nova_dedup_migrate.tests.nova_functional import boundary_steps
 from nova_dedup_migrate.tests.nova_functional import faults
 from nova_dedup_migrate.tests.nova_functional import world
 
@@ -134,11 +136,18 @@ class Boundary(world.World):
         left += self._and_then(server, 'src', good['back'], 'back')
         return said, left
 
-    def rolled_back(self, server):
-        """Check one that has stayed; then migrate it after all."""
+    def rolled_back(self, server, ignored=()):
+        """Check one that has stayed; then migrate it after all.
+
+        :param ignored: see boundary_steps.Step
+        """
         good = self.good_now
         left = self.compare(server, good['rolled back'])
         said = self.said(server)
+        if boundary_steps.DIRECTORY in ignored:
+            # The operator's part, see doc/source/admin/recovery.rst.
+            shutil.rmtree(self.instance_directory('dest', server),
+                          ignore_errors=True)
         self.stays.discard(server['id'])
         left += self._and_then(server, 'dest', good['there'], 'once more')
         return said, left
@@ -197,8 +206,8 @@ class Boundary(world.World):
         if kind == faults.DEATH:
             self.die(step.host)
             self.start_again(step.host)
-        said, left = (self.arrived if arrives
-                      else self.rolled_back)(server)
+        said, left = (self.arrived(server) if arrives
+                      else self.rolled_back(server, step.ignored))
         return said, self.without_ignored(left, step.ignored)
 
     def admin(self):

@@ -17,10 +17,11 @@ _ALL = (faults.BUS, faults.DEATH)
 _DRIVER = (faults.BUS, faults.LIBVIRT, faults.DEATH)
 
 
+#: An operator has to remove it before the instance migrates there again.
+DIRECTORY = 'dest instance directories'
 #: What stays if the destination fails to clean up: the source casts its
 #: request, and does not hear of it.
-_UNHEARD = ('dest interfaces', 'dest instance directories',
-            'binding of port')
+_UNHEARD = ('dest interfaces', DIRECTORY, 'binding of port')
 
 
 @dataclasses.dataclass(frozen=True)

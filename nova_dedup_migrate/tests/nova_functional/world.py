@@ -240,11 +240,15 @@ class World(adopt.WithOurDriver, libvirt_base.ServersTestBase):
         server = self._wait_for_state_change(server, 'ACTIVE',
                                              max_retries=60)
         # Nova's fixture makes no disks, and so no directory.
-        os.makedirs(os.path.join(self.hosts.directory(
-            host, 'instances_path'), server['id']), exist_ok=True)
+        os.makedirs(self.instance_directory(host, server), exist_ok=True)
         if volume is None:
             self.attach(server, self.cinder.ISCSI_BACKED_VOL)
         return server
+
+    def instance_directory(self, host, server):
+        """Return the path of the directory of an instance on a host."""
+        return os.path.join(self.hosts.directory(host, 'instances_path'),
+                            server['id'])
 
     def attach(self, server, volume):
         """Attach a volume to a server."""

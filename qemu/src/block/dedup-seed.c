@@ -33,8 +33,11 @@
  * before the first write to the target, when an ordinary mirror is still
  * possible.
  *
- * A seed is for one job.  If anything is in doubt the mirror is an ordinary
- * one, and the reason is kept until the seed is forgotten.
+ * When in doubt, everything.  A seed is for one job.  If anything is in doubt,
+ * or nothing was armed, the job copies all of the disk, and the reason is kept
+ * until the seed is forgotten.  All is more than an ordinary mirror copies: that
+ * takes it for granted that the target has zeros, or the base, in ranges that
+ * are not allocated here.  Somebody has written to this target.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -66,13 +69,15 @@
 struct DedupSeed {
     QLIST_ENTRY(DedupSeed) next;
     char *token, *device, *node;
-    BlockDriverState *bs;
-    BdrvDirtyBitmap *bitmap;    /* NULL: released, and @bs may be gone */
+    DeviceState *dev;           /* only compared */
+    BlockDriverState *bs;       /* NULL: it was closed */
+    BdrvDirtyBitmap *bitmap;    /* NULL: released */
     char *layers;               /* below @bs when it was first watched */
     int64_t size;
     uint32_t granularity;
     bool resized;               /* atomic: any thread */
     bool job;                   /* belongs to a job, until it is over */
+    bool everything;            /* the job copies everything */
     bool forgotten;
     int64_t proven;
     int64_t canary_offset;
@@ -112,10 +117,14 @@ static int64_t dirty_bytes(DedupSeed *seed, BdrvDirtyBitmap *bitmap)
 static void seed_release(DedupSeed *seed)
 {
     g_clear_pointer(&seed->bitmap, bdrv_release_dirty_bitmap);
-    seed->bs = NULL;
 }
 
-/* Not of a job */
+static bool seed_is_live(DedupSeed *seed)
+{
+    return seed->state == DEDUP_SEED_WATCHING ||
+           seed->state == DEDUP_SEED_ARMED;
+}
+
 static void seed_drop(DedupSeed *seed, const char *reason)
 {
     seed_set_state(seed, DEDUP_SEED_DROPPED, seed->size, reason);
@@ -164,28 +173,29 @@ static bool GRAPH_RDLOCK is_encrypted(BlockDriverState *bs)
     return false;
 }
 
-static bool GRAPH_RDLOCK is_disk_of_guest(BlockDriverState *bs)
+/* The node on top of the disk of the seed's device, or NULL */
+static BlockDriverState *seed_top(DedupSeed *seed)
 {
     for (BlockBackend *b = blk_all_next(NULL); b; b = blk_all_next(b)) {
-        if (blk_get_attached_dev(b) && blk_bs(b) &&
-            bdrv_skip_filters(blk_bs(b)) == bs) {
-            return true;
+        if (blk_get_attached_dev(b) == seed->dev) {
+            return blk_bs(b);
         }
     }
-    return false;
+    return NULL;
 }
 
 /* Why a mirror had better copy everything, or NULL */
 static const char *GRAPH_RDLOCK seed_doubt(DedupSeed *seed)
 {
     g_autoptr(GString) layers = g_string_new(NULL);
+    BlockDriverState *top = seed_top(seed);
 
+    if (!top || bdrv_skip_filters(top) != seed->bs) {
+        return "another node has taken the place of the disk's node";
+    }
     if (qatomic_read(&seed->resized) ||
         seed->bs->total_sectors * BDRV_SECTOR_SIZE != seed->size) {
         return "the disk was resized";
-    }
-    if (!is_disk_of_guest(seed->bs)) {
-        return "another node has taken the place of the disk's node";
     }
     describe(seed->bs, layers);
     if (strcmp(layers->str, seed->layers)) {
@@ -202,25 +212,12 @@ static void seed_check(DedupSeed *seed)
     const char *doubt;
 
     GRAPH_RDLOCK_GUARD_MAINLOOP();
-    if (seed->bitmap && !seed->job) {
+    if (seed_is_live(seed)) {
         doubt = seed_doubt(seed);
         if (doubt) {
             seed_drop(seed, doubt);
         }
     }
-}
-
-/* With its bitmap; one that no job has */
-static DedupSeed *seed_by_node(BlockDriverState *bs)
-{
-    DedupSeed *seed;
-
-    QLIST_FOREACH(seed, &seeds, next) {
-        if (seed->bs == bs && !seed->job) {
-            return seed;
-        }
-    }
-    return NULL;
 }
 
 DedupSeed *dedup_seed_watch(BlockBackend *blk, const char *device,
@@ -295,6 +292,7 @@ DedupSeed *dedup_seed_watch(BlockBackend *blk, const char *device,
     seed->token = qemu_uuid_unparse_strdup(&uuid);
     seed->device = g_strdup(device);
     seed->node = g_strdup(bdrv_get_node_name(bs));
+    seed->dev = blk_get_attached_dev(blk);
     seed->bs = bs;
     seed->bitmap = bitmap;
     seed->layers = g_strdup(layers->str);
@@ -511,7 +509,7 @@ void dedup_seed_drop_all(const char *reason)
     DedupSeed *seed;
 
     QLIST_FOREACH(seed, &seeds, next) {
-        if (seed->bitmap && !seed->job) {
+        if (seed_is_live(seed)) {
             seed_drop(seed, reason);
         }
     }
@@ -519,10 +517,25 @@ void dedup_seed_drop_all(const char *reason)
 
 void dedup_seed_drop_node(BlockDriverState *bs, const char *reason)
 {
-    DedupSeed *seed = seed_by_node(bs);
+    DedupSeed *seed;
 
-    if (seed) {
-        seed_drop(seed, reason);
+    QLIST_FOREACH(seed, &seeds, next) {
+        if (seed->bs == bs && seed_is_live(seed)) {
+            seed_drop(seed, reason);
+        }
+    }
+}
+
+void dedup_seed_close(BlockDriverState *bs)
+{
+    DedupSeed *seed;
+
+    dedup_seed_drop_node(bs, "the disk was closed");
+    QEMU_LOCK_GUARD(&lock);
+    QLIST_FOREACH(seed, &seeds, next) {
+        if (seed->bs == bs) {
+            seed->bs = NULL;
+        }
     }
 }
 
@@ -539,15 +552,26 @@ void dedup_seed_resized(BlockDriverState *bs)
     }
 }
 
-/* Of @bs, or of a node below it that another one covers: that is a doubt */
-static DedupSeed *GRAPH_RDLOCK seed_below(BlockDriverState *bs)
+static bool GRAPH_RDLOCK is_below(BlockDriverState *bs, BlockDriverState *top)
 {
-    DedupSeed *seed = NULL;
-
-    for (; bs && !seed; bs = bdrv_filter_or_cow_bs(bs)) {
-        seed = seed_by_node(bs);
+    while (top && top != bs) {
+        top = bdrv_filter_or_cow_bs(top);
     }
-    return seed;
+    return top;
+}
+
+/* Of a disk that a mirror of @bs is about, and that no other job has */
+static DedupSeed *GRAPH_RDLOCK seed_of_mirror(BlockDriverState *bs)
+{
+    DedupSeed *seed;
+
+    QLIST_FOREACH(seed, &seeds, next) {
+        if (!seed->job && ((seed->bs && is_below(seed->bs, bs)) ||
+                           is_below(bs, seed_top(seed)))) {
+            return seed;
+        }
+    }
+    return NULL;
 }
 
 uint32_t dedup_seed_granularity(BlockDriverState *bs)
@@ -556,8 +580,32 @@ uint32_t dedup_seed_granularity(BlockDriverState *bs)
 
     GLOBAL_STATE_CODE();
     GRAPH_RDLOCK_GUARD_MAINLOOP();
-    seed = seed_below(bs);
-    return seed && seed->state == DEDUP_SEED_ARMED ? seed->granularity : 0;
+    seed = seed_of_mirror(bs);
+    return seed ? seed->granularity : 0;
+}
+
+static const char *GRAPH_RDLOCK job_doubt(DedupSeed *seed,
+                                          uint32_t granularity)
+{
+    const char *doubt;
+
+    if (seed->state == DEDUP_SEED_USED) {
+        return "a mirror job has used it before";
+    }
+    doubt = seed_doubt(seed);
+    if (!doubt && seed->state == DEDUP_SEED_WATCHING) {
+        return "the mirror job began before the disk was armed";
+    }
+    if (!doubt && granularity != seed->granularity) {
+        return "the mirror job has another granularity";
+    }
+    return doubt;
+}
+
+static void seed_say(DedupSeed *seed)
+{
+    info_report("Mirror of disk '%s' copies everything: %s", seed->device,
+                seed->reason);
 }
 
 DedupSeed *dedup_seed_take(BlockDriverState *bs, uint32_t granularity)
@@ -567,29 +615,22 @@ DedupSeed *dedup_seed_take(BlockDriverState *bs, uint32_t granularity)
 
     GLOBAL_STATE_CODE();
     GRAPH_RDLOCK_GUARD_MAINLOOP();
-    seed = seed_below(bs);
+    seed = seed_of_mirror(bs);
     if (!seed) {
         return NULL;
     }
-    doubt = seed_doubt(seed);
-    if (!doubt && seed->state == DEDUP_SEED_WATCHING) {
-        /* It stays: another mirror changes nothing on this disk */
-        seed_set_state(seed, DEDUP_SEED_WATCHING, 0,
-                       "a mirror job began before the disk was armed");
-        return NULL;
-    }
-    if (!doubt && granularity != seed->granularity) {
-        doubt = "the mirror job has another granularity";
-    }
-    if (doubt) {
-        info_report("Mirror of disk '%s' copies everything: %s", seed->device,
-                    doubt);
-        seed_drop(seed, doubt);
-        return NULL;
-    }
     seed->job = true;
-    seed_set_state(seed, DEDUP_SEED_USED, seed->size,
-                   "the mirror job has not begun to copy");
+    if (seed->state != DEDUP_SEED_DROPPED) {
+        doubt = job_doubt(seed, granularity);
+        if (!doubt) {
+            seed_set_state(seed, DEDUP_SEED_USED, seed->size,
+                           "the mirror job has not begun to copy");
+            return seed;
+        }
+        seed_drop(seed, doubt);
+    }
+    seed_say(seed);
+    seed->everything = true;
     return seed;
 }
 
@@ -661,28 +702,31 @@ samples_hold(DedupSeed *seed, BdrvChild *source, BlockBackend *target)
     return same;
 }
 
-bool coroutine_fn GRAPH_UNLOCKED
+void coroutine_fn GRAPH_UNLOCKED
 dedup_seed_co_apply(DedupSeed *seed, BdrvChild *source, BlockBackend *target,
                     BdrvDirtyBitmap *dirty, int64_t length)
 {
     const char *doubt = NULL;
 
-    if (qatomic_read(&seed->resized) || seed->size != length) {
-        doubt = "the disk was resized";
-    } else if (!has_canary(seed, target)) {
-        doubt = "the target is not the one that was filled";
-    } else if (!samples_hold(seed, source, target)) {
-        doubt = "a block that was proven differs in the target";
+    if (!seed->everything) {
+        if (qatomic_read(&seed->resized) || seed->size != length) {
+            doubt = "the disk was resized";
+        } else if (!has_canary(seed, target)) {
+            doubt = "the target is not the one that was filled";
+        } else if (!samples_hold(seed, source, target)) {
+            doubt = "a block that was proven differs in the target";
+        }
+        if (doubt) {
+            seed_set_state(seed, DEDUP_SEED_DROPPED, seed->size, doubt);
+            seed_say(seed);
+        }
     }
-    if (doubt) {
-        info_report("Mirror of disk '%s' copies everything: %s", seed->device,
-                    doubt);
-        seed_set_state(seed, DEDUP_SEED_DROPPED, seed->size, doubt);
-        return false;
+    if (seed->everything || doubt) {
+        bdrv_set_dirty_bitmap(dirty, 0, length);
+    } else {
+        bdrv_dirty_bitmap_merge_internal(dirty, seed->bitmap, NULL, true);
+        seed_set_state(seed, DEDUP_SEED_USED, dirty_bytes(seed, dirty), NULL);
     }
-    bdrv_dirty_bitmap_merge_internal(dirty, seed->bitmap, NULL, true);
-    seed_set_state(seed, DEDUP_SEED_USED, dirty_bytes(seed, dirty), NULL);
-    return true;
 }
 
 void dedup_seed_end(DedupSeed *seed)

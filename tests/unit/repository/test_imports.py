@@ -33,7 +33,8 @@ _PRODUCT_TESTS = ('testkit', 'guests')
 #: Packages of the product that do without Nova.
 _WITHOUT_NOVA = ('agent', 'api', 'cmd', 'conf', 'db', 'engine', 'hypervisor',
                  'identity', 'images', 'operations', 'osc', 'pagecache',
-                 'planner', 'policies', 'recovery', 'reports', 'rpc')
+                 'planner', 'policies', 'recovery', 'reports', 'rpc',
+                 'storage')
 
 
 def imported(source):

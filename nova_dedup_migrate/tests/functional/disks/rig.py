@@ -67,7 +67,8 @@ class Rig:
 
     # Beginning
 
-    def start(self):
+    def start(self, target=True):
+        """Start both QEMUs; without a target only that of the source."""
         self.source.start(paused=True)
         if self._boot:
             self.guest = scripted.Remote(
@@ -76,7 +77,8 @@ class Rig:
             self.test.addCleanup(self.guest.close)
             self.source.cont()
             self.guest.wait()
-        self.start_target()
+        if target:
+            self.start_target()
 
     def start_target(self):
         """Start the QEMU that has the target, and export it."""

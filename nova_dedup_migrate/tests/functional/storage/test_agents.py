@@ -4,7 +4,7 @@
 import hashlib
 import importlib.util
 import os
-import time
+import threading
 import unittest
 from unittest import mock
 
@@ -15,13 +15,16 @@ from nova_dedup_migrate.agent import disk_channel
 from nova_dedup_migrate.agent import errors
 from nova_dedup_migrate.agent import fillings
 from nova_dedup_migrate.agent import owners
+from nova_dedup_migrate.agent import replicas
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import disk_objects
+from nova_dedup_migrate.rpc import replica_objects
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import scan
 from nova_dedup_migrate.storage.channel import services
 from nova_dedup_migrate.storage.index import fingerprints
 from nova_dedup_migrate.storage.index import store
+from nova_dedup_migrate.storage.sources import local
 from nova_dedup_migrate.storage.sources import source
 from nova_dedup_migrate.tests.functional.storage import world
 from nova_dedup_migrate.tests.unit.storage import memory
@@ -55,6 +58,7 @@ class AgentsTest(world.Case):
         self.hold('neighbour', 'other', self.data[150:220], 'p1')
         self.disk = memory.Disk(bytearray(self.plain))
         self.proven = []
+        self.cached = {}
         self.image = self.create('target', 'raw', len(self.plain))
         self.agents = mock.create_autospec(api.AgentAPI, instance=True)
         self.agents.channel_offer.side_effect = (
@@ -65,7 +69,8 @@ class AgentsTest(world.Case):
         found = fillings.Fillings(
             self.channels['destination'], self.indexes['destination'],
             self.agents, [str(self.directory)],
-            str(self.directory / 'journals'), 0, self.program)
+            str(self.directory / 'journals'), 0, self.program,
+            self.cached.get)
         found.start()
         self.addCleanup(found.stop)
         return found
@@ -133,6 +138,14 @@ class AgentsTest(world.Case):
                           'neighbour': self.count(self.data[150:220]),
                           'zero': zeros}, self.bytes(reply))
         self.assertGreater(self.check(), zeros)
+        # what was built is indexed without being read
+        known = local.LocalSource(self.indexes['destination'], ['p1'],
+                                  [str(self.directory)])
+        wanted = [blocks.Block(blocks.digest(data), 0, len(data))
+                  for data in self.data[:220] if any(data)]
+        for block, data in zip(wanted[:64], known.read(wanted[:64]),
+                               strict=True):
+            self.assertEqual(block.digest, blocks.digest(data))
         self.assertEqual([], os.listdir(self.directory / 'journals'))
 
     def test_blocks_from_the_source(self):
@@ -144,6 +157,19 @@ class AgentsTest(world.Case):
                                 self.count(self.data[220:]))
         self.assertEqual(len(self.plain), sum(self.bytes(reply).values()))
         self.assertEqual(len(self.plain) - 65536, self.check())
+
+    def test_image_that_is_not_indexed(self):
+        """A cached image of the instance is read where the disk is."""
+        path = self.directory / 'cached'
+        path.write_bytes(b''.join(self.data[:200]))
+        self.cached[IMAGE] = str(path)
+        self.indexes['destination'].remove(
+            str(self.directory / 'destination-base'))
+        self.watch()
+        reply = self.finish(neighbours=[])
+        self.assertEqual(self.count(self.data[:200]),
+                         self.bytes(reply)['image'])
+        self.check()
 
     def test_other_project(self):
         """Neither the neighbour nor this host shows what it has."""
@@ -206,16 +232,17 @@ class AgentsTest(world.Case):
         self.assertIn('has been replaced', reply.reason)
 
     def test_aborted(self):
-        begun = []
+        begun, end = [], threading.Event()
+        self.addCleanup(end.set)
 
         def stalled(ranges):
             stream = scan.scan(self.disk, lambda *span: None, wanted=ranges,
                                granularity=65536)
             yield next(stream)
             begun.append(True)
-            for part in stream:
-                time.sleep(0.2)
-                yield part
+            # the source is silent
+            end.wait(60)
+            yield from stream
 
         self.watch(stalled)
         self.fillings.fill({}, self.request())
@@ -240,6 +267,32 @@ class AgentsTest(world.Case):
         found = self.bytes(reply)
         self.assertGreater(found['kept'],
                            self.count(self.data[:150]) - 2 * 65536)
+        self.check()
+
+    def test_prepared(self):
+        """After a replica the source has no block left to send."""
+        kept = replicas.Replicas(
+            str(self.directory / 'replicas'), 1 << 30, self.fillings,
+            self.indexes['destination'], lambda instance: False)
+        kept.start()
+        self.addCleanup(kept.stop)
+        self.watch(send=True)
+        kept.prepare({}, replica_objects.DedupPrepareRequest(
+            fill=self.request(source_blocks=True), lease=600.0,
+            data=len(self.plain)))
+        self.eventually(lambda: kept.list().replicas[0].state == 'done',
+                        'the replica is built')
+        self.fillings.abort(MIGRATION)
+        # the guest writes meanwhile
+        new = os.urandom(2 * BLOCK)
+        self.disk.data[250 * BLOCK:252 * BLOCK] = new
+        self.plain = bytes(self.disk.data)
+        self.proven.clear()
+        reply = self.finish(source_blocks=True, neighbours=[], images=[])
+        self.assertEqual('done', reply.state)
+        self.assertEqual(len(self.plain), sum(self.bytes(reply).values()))
+        self.assertGreater(self.bytes(reply)['local'],
+                           self.count(self.data) // 2)
         self.check()
 
     def test_outside(self):

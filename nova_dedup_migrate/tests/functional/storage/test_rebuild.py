@@ -4,6 +4,7 @@
 import multiprocessing
 import os
 import signal
+import subprocess
 import threading
 
 from nova_dedup_migrate.storage import bitmap
@@ -359,6 +360,35 @@ class RunsTest(world.Case):
             errors.TimedOut, self.rebuild, self.to_build, [],
             self.opener(self.source),
             limits=rebuild.Limits(reserve=0, seconds=0.0))
+
+    def test_two_writers(self):
+        """What one has proven the other would change."""
+        other = writer.Writer(self.target, (), self.program)
+        self.addCleanup(other.abandon)
+        error = self.assertRaises(
+            errors.TargetFailed, self.rebuild, self.to_build,
+            [world.Held(self.data)], self.opener(self.source))
+        self.assertIn('another process fills it', str(error))
+        other.close()
+        self.rebuild(self.to_build, [], self.opener(self.source))
+
+    def test_disk_of_a_guest(self):
+        """A disk that a guest has open is not written to."""
+        pid = self.directory / 'pid'
+        subprocess.run(
+            [self.emulator, '-S', '-display', 'none', '-daemonize',
+             '-pidfile', str(pid), '-serial', 'none', '-drive',
+             'file=%s,if=virtio,format=raw' % self.target.path],
+            check=True, stdin=subprocess.DEVNULL)
+        guest = int(pid.read_text())
+        try:
+            error = self.assertRaises(
+                errors.TargetFailed, self.rebuild, self.to_build,
+                [world.Held(self.data)], self.opener(self.source))
+        finally:
+            os.kill(guest, signal.SIGKILL)
+        self.assertIn('lock', str(error))
+        self.assertTrue(self.content(self.target) == bytes(self.size))
 
     def test_symbolic_link(self):
         os.symlink(self.target.path, self.directory / 'link')

@@ -45,6 +45,7 @@ class Case(base.TestCase):
         super().setUp()
         # tests/functional/__init__.py of the repository says which QEMU
         binary = qemus.find('patched', qemus.require(self, 'patched'))
+        self.emulator = str(binary)
         self.program = str(qemus.tool(binary, 'qemu-storage-daemon'))
         self.img = str(qemus.tool(binary, 'qemu-img'))
         self.directory = self.temporary_dir()

@@ -29,6 +29,7 @@ from nova_dedup_migrate.agent import peers
 from nova_dedup_migrate.agent import remains
 from nova_dedup_migrate.agent import storage_rates
 from nova_dedup_migrate.agent import surveys
+from nova_dedup_migrate.agent import watchings
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.identity import challenge
 from nova_dedup_migrate.identity import nodes
@@ -37,6 +38,7 @@ from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.rpc import transport
+from nova_dedup_migrate.rpc import watch_objects
 from nova_dedup_migrate.tests import base
 
 INSTANCE = '0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'
@@ -68,6 +70,8 @@ class EndToEndTest(base.TestCase):
             disk_channel.DiskChannel, instance=True)
         self.disks.fillings = mock.create_autospec(fillings.Fillings,
                                                    instance=True)
+        self.disks.watchings = mock.create_autospec(watchings.Watchings,
+                                                    instance=True)
         self.disks.owners = mock.create_autospec(owners.Owners,
                                                  instance=True)
         emulators.describe.return_value = emulator.Emulator(True, '10.0.3')
@@ -88,6 +92,28 @@ class EndToEndTest(base.TestCase):
         self.addCleanup(server.stop)
         self.bus = bus
         self.api = api.AgentAPI(bus, 20.0)
+
+    def test_watched_disks(self):
+        reply = watch_objects.DedupWatchReply(
+            state='watching', size=1 << 20, granularity=32768,
+            watch='ab' * 32, sample=['cd' * 32])
+        self.disks.watchings.watch.return_value = reply
+        self.disks.watchings.arm.side_effect = agent_errors.WatchRefused(
+            target='vda', instance=INSTANCE, reason='nothing is proven')
+        self.disks.watchings.release.return_value = False
+        self.disks.have.return_value = 3
+        found = self.api.watch_disk({}, HOST, watch_objects.DedupWatchRequest(
+            instance_uuid=INSTANCE, migration_uuid=MIGRATION, target='vda'))
+        self.assertEqual((1 << 20, ['cd' * 32]), (found.size, found.sample))
+        error = self.assertRaises(errors.AgentRefused, self.api.arm_disk, {},
+                                  HOST, MIGRATION, 'vda')
+        self.assertIn('nothing is proven', str(error))
+        self.assertFalse(self.api.release_disk({}, HOST, MIGRATION, 'vda'))
+        self.assertTrue(self.api.forget_disks({}, HOST, MIGRATION))
+        self.disks.watchings.forget.assert_called_once_with(MIGRATION)
+        self.assertEqual(3, self.api.have_blocks(
+            {}, HOST, watch_objects.DedupHaveRequest(
+                project_id='p1', digests=['ef' * 32])))
 
     def test_channel_offer(self):
         request = disk_objects.DedupChannelRequest(

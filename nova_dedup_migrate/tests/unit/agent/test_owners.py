@@ -48,6 +48,8 @@ class OwnersTest(base.TestCase):
         self.assertEqual(
             {str(self.cache / each): owners.of_image(IMAGE)
              for each in (name, name + '_20')}, self.owners.files())
+        self.assertEqual(str(self.cache / name), self.owners.cached(IMAGE))
+        self.assertIsNone(self.owners.cached(IMAGE.replace('0', '1')))
         self.assertIn(owners.of_image(IMAGE), owners.allowed('p', [IMAGE]))
         self.assertNotIn(owners.of_image(IMAGE), owners.allowed('p', []))
         self.owners.set_public([IMAGE])

@@ -50,7 +50,8 @@ class ServiceCase(base.TestCase):
                             state_path='/var/lib/nova')
         directory = str(self.temporary_dir())
         self.fixture.config(group='dedup_migrate', index_path=directory,
-                            journals_path=directory)
+                            journals_path=directory,
+                            replicas_path=directory)
         patcher = mock.patch.object(local, 'LocalLibvirt', autospec=True)
         self.libvirt = patcher.start()
         self.libvirt.return_value.emulators.return_value = []

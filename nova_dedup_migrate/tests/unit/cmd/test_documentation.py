@@ -23,6 +23,8 @@ except ImportError:
     agent = None
 
 PAGE = documentation.DIRECTORY.with_suffix('.rst')
+#: A command's heading, with its arguments.
+_HEADING = r'(?m)^%s( \[UUID\]| [A-Z]+(\.\.\.)?)?$'
 _OPTION = re.compile(r'(?<![\w-])--[a-z][\w-]*')
 #: Other spellings of an option that has its own line in the help.
 _ALIASES = {'--logdir', '--logfile', '--log-config', '--log_config'}
@@ -57,7 +59,7 @@ class OptionsTest(base.TestCase):
     def test_commands(self):
         for name in main.COMMANDS:
             self.assertRegex(self.command,
-                             r'(?m)^%s( \[UUID\])?$' % re.escape(name))
+                             _HEADING % re.escape(name))
 
     def test_options(self):
         expected = options(help_text(main.main, ['--help']))
@@ -73,7 +75,7 @@ class OptionsTest(base.TestCase):
         for name, text in self.helps().items():
             if name not in main.COMMANDS:
                 continue
-            section = re.split(r'(?m)^%s( \[UUID\])?$' % re.escape(name),
+            section = re.split(_HEADING % re.escape(name),
                                self.command)[-1]
             section = re.split('\n---+\n', section)[1]
             self.assertEqual(set(), options(text) - common

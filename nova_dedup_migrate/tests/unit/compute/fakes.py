@@ -3,12 +3,15 @@
 
 import libvirt
 from nova import objects
+from nova.virt.libvirt import guest as libvirt_guest
 
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.tests.unit.operations import samples
 
 # Nova makes its classes known when a service starts.
 objects.register_all()
+# Nova 32 imports libvirt when it opens its first guest.
+libvirt_guest.libvirt = libvirt
 
 MIGRATION = '11111111-0000-4000-8000-000000000001'
 UUID = '22222222-0000-4000-8000-000000000002'

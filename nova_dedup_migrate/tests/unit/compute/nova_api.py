@@ -37,7 +37,8 @@ USED = {
     _BASE: {'ComputeDriver': _INHERITED},
     _DRIVER: {'LibvirtDriver': tuple(set(OVERRIDDEN) - set(_INHERITED)) + (
         'list_instance_uuids', '_live_migration_copy_disk_paths',
-        '_live_migration_data_gb', '_get_migration_flags',
+        'get_instance_disk_info', '_live_migration_data_gb',
+        '_get_migration_flags',
         '_is_post_copy_enabled', '_get_volume_config',
         '_live_migration_uri', '_host')},
     'nova/virt/libvirt/host.py': {'Host': ('get_guest', 'get_connection',
@@ -47,6 +48,8 @@ USED = {
         'get_job_info', 'abort_job', 'pause', 'resume', 'poweroff',
         'delete_configuration', 'get_power_state', '_domain')},
     'nova/virt/libvirt/migration.py': {'': ('downtime_steps',)},
+    'nova/virt/libvirt/utils.py': {
+        '': ('get_instance_path_at_destination',)},
     'nova/virt/event.py': {'InstanceEvent': ('get_instance_uuid',),
                            'LifecycleEvent': ('get_transition',)},
     'nova/objects/migrate_data.py': {

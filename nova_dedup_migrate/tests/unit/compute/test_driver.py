@@ -13,6 +13,7 @@ from nova.virt.libvirt import config as libvirt_config
 from nova.virt.libvirt import driver as libvirt_driver
 from nova.virt.libvirt import guest as libvirt_guest
 from nova.virt.libvirt import host as libvirt_host
+from oslo_concurrency import lockutils
 
 from nova_dedup_migrate.compute import driver
 from nova_dedup_migrate.compute import migrations
@@ -33,6 +34,7 @@ class DriverCase(base.TestCase):
         self.driver.dedup = mock.create_autospec(migrations.LiveMigrations,
                                                  instance=True)
         self.driver.dedup.enabled = True
+        self.driver._preparing = lockutils.Semaphores()
         self.instance = objects.Instance(uuid=UUID)
         self.forced = mock.Mock(spec=[])
         self.post, self.recover = mock.Mock(spec=[]), mock.Mock(spec=[])

@@ -8,6 +8,8 @@ import testtools
 
 from nova_dedup_migrate.rpc import disk_objects  # noqa: F401 registers
 from nova_dedup_migrate.rpc import objects
+from nova_dedup_migrate.rpc import replica_objects  # noqa: F401 registers
+from nova_dedup_migrate.rpc import watch_objects  # noqa: F401 registers
 from nova_dedup_migrate.tests import base as tests_base
 
 UUID = '0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'
@@ -30,6 +32,7 @@ FINGERPRINTS = {
     'DedupGuestRequest': '1.0-fbb744a0906138ca7dbac84a633685b7',
     'DedupGuestSample': '1.0-2062aba1ab3bc64c342fbba26093766e',
     'DedupHostReport': '1.0-bd75d7ef4d36fa91314a78e31f4db6f4',
+    'DedupHaveRequest': '1.0-bc6b1fe65dbadbbb4f4a3dd3341c3d7c',
     'DedupImageFile': '1.0-2c7ddc4778e10435f7e53c3ad12e0080',
     'DedupIncomingReply': '1.0-126cab5c5f936b62eea71b16105126cd',
     'DedupIncomingRequest': '1.0-c2635a5bf26dfa5983db582eedd2f418',
@@ -38,11 +41,16 @@ FINGERPRINTS = {
     'DedupMigrationOptions': '1.0-68ccaee0189137c8f16f8f765cdc01a1',
     'DedupNodeAnswer': '1.0-a84958e346328e2fcbdd8d196bdc035a',
     'DedupNodeClaim': '1.0-77763d0fb7fd637dab92add1affc6ba5',
+    'DedupPrepareRequest': '1.0-91eb65164696524c867b225fba23e64a',
     'DedupPublicImages': '1.0-3da122d7a9744ec8a2b7583a77d9cf87',
+    'DedupReplica': '1.0-19331b40876968b8fe330e7f169d71b7',
+    'DedupReplicas': '1.0-23e6984f0b682bcea10c02a1d8ef82b2',
     'DedupReport': '1.0-2cf164a8286eb7bb025b0e70ae4724ac',
     'DedupSourceBytes': '1.0-df8601bc220f13a4454097326f046c3a',
     'DedupSurveyReply': '1.0-4058934943a559fadfe371ab0c2a05e1',
     'DedupSurveyRequest': '1.0-ce8a640d9ad5000ef168bfaaf8861901',
+    'DedupWatchReply': '1.0-0c6b50471b2018458375b5fac26e6bf4',
+    'DedupWatchRequest': '1.0-e6cb95018f5e4972f62a661ada188587',
 }
 
 

@@ -20,10 +20,10 @@
 typedef struct DedupSeed DedupSeed;
 
 typedef enum DedupSeedState {
-    DEDUP_SEED_WATCHING,        /* until it is armed all of it is dirty */
+    DEDUP_SEED_WATCHING,        /* not armed: likewise */
     DEDUP_SEED_ARMED,           /* the next mirror job takes it */
     DEDUP_SEED_USED,            /* a mirror job has taken it */
-    DEDUP_SEED_DROPPED,         /* in doubt: mirror jobs copy everything */
+    DEDUP_SEED_DROPPED,         /* in doubt: the next one copies everything */
 } DedupSeedState;
 
 typedef struct DedupSeedFigures {
@@ -64,19 +64,20 @@ void dedup_seed_drop_all(const char *reason);
 
 /* Hooks in block.c, block/dirty-bitmap.c and block/snapshot.c */
 
-/* What @bs holds, or that it exists, is no longer what it was.  BQL. */
+/* @bs holds something else now, or is about to be freed.  BQL. */
 void dedup_seed_drop_node(BlockDriverState *bs, const char *reason);
+void dedup_seed_close(BlockDriverState *bs);
 /* Any thread */
 void dedup_seed_resized(BlockDriverState *bs);
 
 /* Hooks in block/mirror.c */
 
-/* The granularity of the seed that a mirror of @bs would take, or 0.  BQL. */
+/* Of the seed that a mirror of @bs would take, or 0.  BQL. */
 uint32_t dedup_seed_granularity(BlockDriverState *bs);
-/* A mirror job begins.  NULL: it is an ordinary one.  BQL. */
+/* A mirror job begins.  NULL: nobody has watched the disk.  BQL. */
 DedupSeed *dedup_seed_take(BlockDriverState *bs, uint32_t granularity);
-/* Make what is to be copied dirty.  False: do that as usual. */
-bool coroutine_fn GRAPH_UNLOCKED
+/* Make what is to be copied dirty */
+void coroutine_fn GRAPH_UNLOCKED
 dedup_seed_co_apply(DedupSeed *seed, BdrvChild *source, BlockBackend *target,
                     BdrvDirtyBitmap *dirty, int64_t length);
 /* The job is over.  @seed may be NULL.  BQL. */

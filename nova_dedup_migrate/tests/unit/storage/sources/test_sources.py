@@ -12,6 +12,7 @@ from nova_dedup_migrate.storage import chain
 from nova_dedup_migrate.storage import errors
 from nova_dedup_migrate.storage import layers
 from nova_dedup_migrate.storage.index import fingerprints
+from nova_dedup_migrate.storage.index import segment
 from nova_dedup_migrate.storage.index import store
 from nova_dedup_migrate.storage.sources import image
 from nova_dedup_migrate.storage.sources import local
@@ -118,7 +119,8 @@ class LocalSourceTest(conformance.Conformance, base.TestCase):
         digest = blocks.digest(secret.read_bytes())
         for path in (secret, link,
                      self.directory / '..' / secret.parent.name / 'secret'):
-            self.index.add(str(path), 'p1', os.stat(secret), digest,
+            self.index.add(str(path), 'p1', os.stat(secret),
+                           segment.keys(digest),
                            numpy.zeros(1, numpy.uint64))
             wanted = [blocks.Block(digest, 0, BLOCK)]
             self.assertEqual([True], self.source.have(wanted))

@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Disks of guests of this host that are read for their destinations.
+
+::
+
+    nova-compute          this agent                       destination
+      watch_disk -------> QEMU records writes; a sample
+                          is read
+      (fill_disk) ------------------------------------------>
+                          manifest: clear, read  <----------  data channel
+                          proven, canary         <----------
+      arm_disk ---------> the next mirror begins with the rest
+      libvirt migrates
+      forget_disks -----> QEMU forgets
+
+A disk that is not to be built after all is released: its mirror is then an
+ordinary one.  As soon as its manifest was read that is not possible.
+
+One disk of a guest is read at a time: QEMU has one NBD server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterator
+import contextlib
+import hashlib
+import logging
+import random
+import threading
+
+from nova_dedup_migrate.agent import disk_channel
+from nova_dedup_migrate.agent import errors
+from nova_dedup_migrate.agent import exports
+from nova_dedup_migrate.hypervisor import base as hypervisor
+from nova_dedup_migrate.hypervisor import decode
+from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
+from nova_dedup_migrate.rpc import objects
+from nova_dedup_migrate.rpc import watch_objects
+from nova_dedup_migrate.storage import bitmap
+from nova_dedup_migrate.storage import blocks
+from nova_dedup_migrate.storage import canary as canaries
+from nova_dedup_migrate.storage import errors as storage_errors
+from nova_dedup_migrate.storage import extents
+from nova_dedup_migrate.storage import pacing
+from nova_dedup_migrate.storage import scan
+from nova_dedup_migrate.storage.channel import services
+from nova_dedup_migrate.storage.libnbd import nbd
+
+LOG = logging.getLogger(__name__)
+
+#: Disks that are watched.
+MAX_WATCHED = 256
+#: Blocks that are looked at to estimate how much data a disk has.
+_LOOKS = 512
+
+
+class Watchings:
+    """All of them.
+
+    :param guest: returns the hypervisor's Guest of an instance
+    :param channel: of this host
+    :param rate: bytes a second that a disk is read at most
+    """
+
+    def __init__(self, guest: Callable[[str], hypervisor.Guest],
+                 channel: disk_channel.DiskChannel,
+                 rate: float = float('inf')) -> None:
+        self._guest = guest
+        self._channel = channel
+        self._rate = rate
+        self._guard = threading.Lock()
+        self._watched: dict[tuple[str, str], Watching] = {}
+
+    def watch(self, request: watch_objects.DedupWatchRequest
+              ) -> watch_objects.DedupWatchReply:
+        """Watch a disk and read a sample of it.
+
+        :raises WatchRefused:
+        """
+        key = request.migration_uuid, request.target
+        with self._guard:
+            if len(self._watched) >= MAX_WATCHED:
+                raise errors.WatchRefused(
+                    target=request.target, instance=request.instance_uuid,
+                    reason='%d disks are watched' % MAX_WATCHED)
+        if nbd is None:
+            raise errors.WatchRefused(
+                target=request.target, instance=request.instance_uuid,
+                reason='the Python module of libnbd is missing: install '
+                'python3-libnbd')
+        with _refusing(request.target, request.instance_uuid):
+            found = Watching(self._guest(request.instance_uuid),
+                             request.target, request.above_base, self._rate)
+            try:
+                reply = found.reply(*found.sample())
+            except BaseException:
+                found.forget()
+                raise
+        with self._guard:
+            before = self._watched.get(key)
+            self._watched[key] = found
+        if before is not None:
+            # QEMU has forgotten its watch.
+            before.close()
+        self._channel.add_disk(*key, found.service())
+        return reply
+
+    def arm(self, migration: str, target: str
+            ) -> watch_objects.DedupWatchReply:
+        """Arm a disk with what its destination has proven.
+
+        :raises WatchRefused:
+        """
+        with self._guard:
+            found = self._watched.get((migration, target))
+        if found is None:
+            raise errors.WatchRefused(
+                target=target, instance='migration %s' % migration,
+                reason='it is not watched; the agent may have been '
+                'restarted')
+        with _refusing(target, found.guest.name):
+            return found.arm()
+
+    def release(self, migration: str, target: str) -> bool:
+        """Forget a disk whose target nobody can have written to.
+
+        :returns: False: its manifest was read, so it remains watched
+        """
+        with self._guard:
+            found = self._watched.get((migration, target))
+            if found is None or found.was_read:
+                return False
+            del self._watched[migration, target]
+        self._channel.remove_disk(migration, target)
+        found.forget()
+        return True
+
+    def forget(self, migration: str) -> None:
+        """Forget the disks of a migration."""
+        self._channel.remove_disks(migration)
+        with self._guard:
+            found = [each for key, each in self._watched.items()
+                     if key[0] == migration]
+            self._watched = {key: each
+                             for key, each in self._watched.items()
+                             if key[0] != migration}
+        for each in found:
+            each.forget()
+
+    def stop(self) -> None:
+        """Stop reading.
+
+        QEMU goes on to watch: the next mirror has to copy everything into
+        a target that has been filled.
+        """
+        with self._guard:
+            found = list(self._watched.values())
+        for each in found:
+            each.close()
+
+
+class Watching:
+    """One disk.
+
+    :param guest: whose disk it is
+    :param target: of the disk, as Guest.disks names it
+    :param above_base: whether only the top image is copied
+    :param rate: bytes a second that it is read at most
+    :raises HypervisorError: it cannot be watched
+    """
+
+    def __init__(self, guest: hypervisor.Guest, target: str,
+                 above_base: bool, rate: float) -> None:
+        self.guest = guest
+        try:
+            device = guest.disks()[target]
+        except KeyError:
+            raise hypervisor_errors.OptionError(
+                option='target', value=target,
+                reason='the guest has no such disk') from None
+        self.watch = guest.watch_disk(device)
+        self._export = exports.Export(
+            lambda: guest.exported_disk(self.watch.node_name))
+        self._above_base = above_base
+        self._rate = rate
+        self._closed = threading.Event()
+        #: whether somebody may fill a target
+        self.was_read = False
+        self._proven: bitmap.Bitmap | None = None
+        self._canary: canaries.Canary | None = None
+
+    def service(self) -> services.DiskService:
+        return services.DiskService(
+            self.watch.size, self.scan,
+            exports.ExportedSource(self._export, self.watch.size),
+            self.prove)
+
+    def sample(self) -> tuple[int, list[str]]:
+        """Return the bytes of data, estimated, and digests of some."""
+        total = blocks.count(self.watch.size)
+        numbers = sorted(random.sample(range(total), min(total, _LOOKS)))
+        data = []
+        digests = []
+        with self._export.connect() as handle:
+            for number in numbers:
+                offset = number * blocks.BLOCK
+                length = blocks.length(number, self.watch.size)
+                if extents.kinds(handle, offset, length,
+                                 self._above_base) == [extents.DATA]:
+                    data.append((offset, length))
+            chosen = random.sample(data, min(len(data),
+                                             watch_objects.MAX_SAMPLE))
+            for offset, length in sorted(chosen):
+                content = handle.pread(length, offset)
+                if not blocks.is_zero(content):
+                    digests.append(blocks.digest(content).hex())
+        share = len(data) / len(numbers)
+        if chosen:
+            share *= len(digests) / len(chosen)
+        return int(share * self.watch.size), digests
+
+    def scan(self, wanted: list[tuple[int, int]]) -> Iterator[bytes]:
+        """Yield the manifest of ranges; see storage.scan."""
+        def clear(offset: int, length: int) -> None:
+            if self._closed.is_set():
+                raise storage_errors.DiskUnreadable(
+                    reason='it is not watched any more')
+            self.guest.clear_disk(self.watch.token, offset, length)
+
+        self.was_read = True
+        pace = pacing.Pacer(Latency(self.guest), self._rate, self._closed)
+        with self._export.connect() as handle:
+            yield from scan.scan(handle, clear, pace, wanted,
+                                 self._above_base, self.watch.granularity)
+
+    def prove(self, proven: bitmap.Bitmap, canary: canaries.Canary) -> None:
+        """Keep what the destination has proven."""
+        if proven.size != self.watch.granules:
+            raise storage_errors.DiskUnreadable(
+                reason='%d granules are said to be proven of %d'
+                % (proven.size, self.watch.granules))
+        self._proven, self._canary = proven, canary
+
+    def arm(self) -> watch_objects.DedupWatchReply:
+        """Arm the disk, once.
+
+        :raises HypervisorError:
+        """
+        if self._proven is None or self._canary is None:
+            raise hypervisor_errors.OptionError(
+                option='disk', value=self.watch.device,
+                reason='nothing of it is proven')
+        self.watch = self.guest.arm_disk(
+            self.watch.token, bytes(self._proven), self._canary.offset,
+            self._canary.data)
+        return self.reply()
+
+    def reply(self, data: int = 0, sample: list[str] | None = None
+              ) -> watch_objects.DedupWatchReply:
+        watch = self.watch
+        return watch_objects.DedupWatchReply(
+            state=watch.state,
+            reason=(watch.reason or '')[:objects.MAX_REASON],
+            size=watch.size, granularity=watch.granularity,
+            watch=hashlib.sha256(watch.token.encode()).hexdigest(),
+            proven=watch.proven, dirty=watch.dirty, written=watch.written,
+            data=data, sample=sample or [])
+
+    def close(self) -> None:
+        """Stop reading it."""
+        self._closed.set()
+        self.guest.close()
+
+    def forget(self) -> None:
+        """Stop reading it; have QEMU forget it, if there is one still."""
+        self._closed.set()
+        try:
+            self.guest.drop_disk(self.watch.token)
+        except hypervisor_errors.HypervisorError as error:
+            LOG.debug('The watch of disk %s of guest %s is not there any '
+                      'more: %s', self.watch.device, self.guest.name, error)
+        self.guest.close()
+
+
+class Latency:
+    """The mean time of the guest's requests to its disks.
+
+    :param guest: whose statistics are read
+    """
+
+    def __init__(self, guest: hypervisor.Guest) -> None:
+        self._guest = guest
+        self._before = self._totals()
+
+    def __call__(self) -> float | None:
+        """Return seconds a request since the last call, None: no request."""
+        requests, seconds = self._totals()
+        before, self._before = self._before, (requests, seconds)
+        done = requests - before[0]
+        return (seconds - before[1]) / done if done > 0 else None
+
+    def _totals(self) -> tuple[int, float]:
+        requests, nanoseconds = 0, 0
+        try:
+            reply = self._guest.qmp('query-blockstats')
+        except hypervisor_errors.HypervisorError:
+            # The read that follows will say so.
+            return 0, 0.0
+        for device in reply if isinstance(reply, list) else ():
+            stats = decode.mapping(decode.mapping(
+                device, 'query-blockstats').get('stats'), 'stats')
+            for kind in 'rd', 'wr':
+                requests += decode.count(
+                    stats.get(kind + '_operations', 0), kind)
+                nanoseconds += decode.count(
+                    stats.get(kind + '_total_time_ns', 0), kind)
+        return requests, nanoseconds / 1e9
+
+
+@contextlib.contextmanager
+def _refusing(target: str, instance: str) -> Iterator[None]:
+    """Make what can go wrong an answer that nova-compute understands."""
+    try:
+        yield
+    except (hypervisor_errors.HypervisorError, storage_errors.StorageError,
+            nbd.Error) as error:
+        raise errors.WatchRefused(target=target, instance=instance,
+                                  reason=error) from error

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Building the disks of one block migration: what Nova and agents do.
+
+Nova's pre_live_migration has made the file of each disk at the
+destination by now, and libvirt is not called before they are built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import dataclasses
+import os
+import typing
+
+from nova import context as nova_context
+from nova import objects
+import nova.conf
+from nova.virt.libvirt import utils as libvirt_utils
+from oslo_serialization import jsonutils
+
+from nova_dedup_migrate.compute import guests
+from nova_dedup_migrate.hypervisor import watching
+from nova_dedup_migrate.identity import domain_disks
+from nova_dedup_migrate.operations import operation as operations
+from nova_dedup_migrate.planner import disks as planner_disks
+from nova_dedup_migrate.rpc import api
+from nova_dedup_migrate.rpc import disk_objects
+from nova_dedup_migrate.rpc import watch_objects
+from nova_dedup_migrate.storage import blocks
+
+CONF = nova.conf.CONF
+_MIB = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class _File:
+    """A disk's file at the destination.
+
+    :ivar device: of the disk, as QEMU names it
+    """
+
+    device: str
+    image: disk_objects.DedupImageFile
+    backing: tuple[disk_objects.DedupImageFile, ...]
+
+
+class DiskFiller:
+    """tasks.fill_disks.DiskPort of one migration.
+
+    :param driver: the LibvirtDriver
+    :param agents: of both hosts
+    :param guest: at the source
+    :param instance: nova.objects.Instance
+    :param migrate_data: nova.objects.LibvirtLiveMigrateData
+    :param operation: of the migration
+    :param link_rate: callable(destination) -> bytes/s or None
+    :param context: nova.context.RequestContext
+    """
+
+    def __init__(self, driver: typing.Any, agents: api.AgentAPI,
+                 guest: guests.InstanceGuest, instance: objects.Instance,
+                 migrate_data: objects.LibvirtLiveMigrateData,
+                 operation: operations.Operation,
+                 link_rate: Callable[[str], float | None],
+                 context: nova_context.RequestContext) -> None:
+        self._driver = driver
+        self._agents = agents
+        self._guest = guest
+        self._instance = instance
+        self._migrate_data = migrate_data
+        self._operation = operation
+        self._link_rate = link_rate
+        self._context = context
+        self._files: dict[str, _File] = {}
+
+    def targets(self) -> Sequence[str]:
+        """Return those whose format and place at the destination we know.
+
+        :raises AgentUnavailable: an agent does not run
+        """
+        for host in self._operation.source, self._operation.destination:
+            self._agents.hello(self._context, host)
+        _, mirrored = self._driver._live_migration_copy_disk_paths(
+            self._context, self._instance,
+            self._driver._host.get_guest(self._instance))
+        known = {disk['path']: disk for disk in jsonutils.loads(
+            self._driver.get_instance_disk_info(self._instance))}
+        directory = libvirt_utils.get_instance_path_at_destination(
+            self._instance, self._migrate_data)
+        for disk in domain_disks.parse(
+                self._guest.domain().XMLDesc(0)).disks:
+            path = disk.chain[0].path
+            if disk.target in mirrored and path in known:
+                found = _file(disk.device, directory, known[path])
+                if found is not None:
+                    self._files[disk.target] = found
+        return tuple(self._files)
+
+    def watch(self, target: str) -> watch_objects.DedupWatchReply:
+        return self._agents.watch_disk(
+            self._context, self._operation.source,
+            watch_objects.DedupWatchRequest(
+                instance_uuid=self._instance.uuid,
+                migration_uuid=self._operation.migration_uuid,
+                target=target,
+                above_base=bool(self._files[target].backing)))
+
+    def facts(self, target: str, watch: watch_objects.DedupWatchReply
+              ) -> planner_disks.DiskFacts:
+        found = 0
+        if watch.sample:
+            request = watch_objects.DedupHaveRequest(
+                project_id=self._instance.project_id, images=self._images,
+                digests=list(watch.sample))
+            found = max(
+                self._agents.have_blocks(self._context, host, request)
+                for host in (self._operation.destination,
+                             *self._neighbours))
+        configured = (CONF.dedup_migrate.link_bandwidth * 1e6
+                      or CONF.libvirt.live_migration_bandwidth * _MIB)
+        return planner_disks.DiskFacts(
+            data=watch.data, sampled=len(watch.sample), found=found,
+            link_rate=configured
+            or self._link_rate(self._operation.destination),
+            read_rate=CONF.dedup_migrate.disk_read_rate or None)
+
+    def build(self, target: str, watch: watch_objects.DedupWatchReply,
+              seconds: float) -> None:
+        file = self._files[target]
+        self._agents.fill_disk(
+            self._context, self._operation.destination,
+            disk_objects.DedupFillRequest(
+                instance_uuid=self._instance.uuid,
+                migration_uuid=self._operation.migration_uuid,
+                project_id=self._instance.project_id, images=self._images,
+                target=target, image=file.image,
+                backing=list(file.backing), size=watch.size,
+                granularity=watch.granularity, watch=watch.watch,
+                source=self._operation.source,
+                neighbours=self._neighbours, seconds=seconds))
+
+    def state(self, target: str, wait: float
+              ) -> disk_objects.DedupFillingReply:
+        return self._agents.filling(
+            self._context, self._operation.destination,
+            self._operation.migration_uuid, target, wait)
+
+    def arm(self, target: str) -> watch_objects.DedupWatchReply:
+        return self._agents.arm_disk(self._context, self._operation.source,
+                                     self._operation.migration_uuid, target)
+
+    def release(self, target: str) -> bool:
+        return self._agents.release_disk(
+            self._context, self._operation.source,
+            self._operation.migration_uuid, target)
+
+    def abort(self) -> None:
+        self._agents.abort_filling(self._context,
+                                   self._operation.destination,
+                                   self._operation.migration_uuid)
+
+    def used(self) -> dict[str, tuple[int | None, str]]:
+        targets = {file.device: target
+                   for target, file in self._files.items()}
+        return {targets[watch.device]:
+                (watch.dirty, '') if watch.state == watching.USED
+                else (None, watch.reason or '')
+                for watch in self._guest.disk_watches()
+                if watch.device in targets
+                and watch.state in (watching.USED, watching.DROPPED)}
+
+    def forget(self) -> None:
+        self._agents.forget_disks(self._context, self._operation.source,
+                                  self._operation.migration_uuid)
+
+    @property
+    def _images(self) -> list[str]:
+        image = self._instance.image_ref
+        return [image] if image else []
+
+    @property
+    def _neighbours(self) -> list[str]:
+        ends = self._operation.source, self._operation.destination
+        return [host for host in CONF.dedup_migrate.disk_neighbours
+                if host not in ends][:disk_objects.MAX_NEIGHBOURS]
+
+
+def _file(device: str, directory: str, info: dict[str, typing.Any]
+          ) -> _File | None:
+    """Return where a disk is at the destination, None if it is not built.
+
+    :param info: of get_instance_disk_info()
+    """
+    if info['type'] not in blocks.FORMATS:
+        return None
+    image = disk_objects.DedupImageFile(
+        path=os.path.join(directory, os.path.basename(info['path'])),
+        format=info['type'])
+    backing = os.path.basename(info['backing_file'] or '')
+    if not backing:
+        return _File(device, image, ())
+    if not CONF.force_raw_images:
+        # The format of the base is the image's, whichever that is.
+        return None
+    return _File(device, image, (disk_objects.DedupImageFile(
+        path=os.path.join(CONF.instances_path,
+                          CONF.image_cache.subdirectory_name, backing),
+        format='raw'),))

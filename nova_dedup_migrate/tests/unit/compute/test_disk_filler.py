@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+from unittest import mock
+
+from nova import objects
+import nova.conf
+from nova.virt.libvirt import driver as libvirt_driver
+from oslo_config import fixture as config_fixture
+
+from nova_dedup_migrate.compute import disk_filler
+from nova_dedup_migrate.compute import guests
+from nova_dedup_migrate.conf import dedup_migrate
+from nova_dedup_migrate.hypervisor import watching
+from nova_dedup_migrate.rpc import api
+from nova_dedup_migrate.rpc import watch_objects
+from nova_dedup_migrate.tests import base
+from nova_dedup_migrate.tests.unit.tasks import fakes
+
+CONF = nova.conf.CONF
+DISK = """<disk type='%(type)s' device='disk'><source file='%(path)s'/>
+<target dev='%(target)s'/><alias name='virtio-%(target)s'/></disk>"""
+IMAGE = '33333333-0000-4000-8000-000000000003'
+
+
+class DiskFillerTest(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        dedup_migrate.register_opts(CONF)
+        conf = self.useFixture(config_fixture.Config(CONF))
+        conf.config(instances_path='/var/lib/nova/instances')
+        conf.config(group='dedup_migrate',
+                    disk_neighbours=['near', 'here', 'there'])
+        self.conf = conf
+        self.agents = mock.create_autospec(api.AgentAPI, instance=True)
+        self.driver = mock.create_autospec(libvirt_driver.LibvirtDriver,
+                                           instance=True)
+        self.driver._host = mock.Mock(spec=['get_guest'])
+        self.guest = mock.create_autospec(guests.InstanceGuest,
+                                          instance=True)
+        self.infos = []
+        self.xml = ''
+        self.add('vda', '/src/%s/disk' % fakes.INSTANCE, 'qcow2',
+                 '/src/_base/0123')
+        self.add('vdb', '/src/%s/disk.eph0' % fakes.INSTANCE, 'raw', '')
+        self.driver.get_instance_disk_info.side_effect = (
+            lambda instance: json.dumps(self.infos))
+        self.driver._live_migration_copy_disk_paths.return_value = (
+            [], ['vda', 'vdb'])
+        self.guest.domain.return_value.XMLDesc.side_effect = (
+            lambda flags: '<domain><devices>%s</devices></domain>'
+            % self.xml)
+        instance = objects.Instance(uuid=fakes.INSTANCE, project_id='p1',
+                                    image_ref=IMAGE)
+        self.filler = disk_filler.DiskFiller(
+            self.driver, self.agents, self.guest, instance,
+            objects.LibvirtLiveMigrateData(
+                instance_relative_path=fakes.INSTANCE),
+            fakes.operation(), {'there': 5e6}.get,
+            mock.sentinel.context)
+
+    def add(self, target, path, form, backing):
+        self.infos.append({'path': path, 'type': form,
+                           'backing_file': backing})
+        self.xml += DISK % {'type': 'file', 'path': path, 'target': target}
+
+    def watched(self, **given):
+        return watch_objects.DedupWatchReply(**{
+            'state': 'watching', 'size': 1 << 30, 'granularity': 32768,
+            'watch': 'ab' * 32, **given})
+
+    def test_targets(self):
+        self.assertEqual(('vda', 'vdb'), tuple(self.filler.targets()))
+        self.assertEqual(
+            ['here', 'there'],
+            [call.args[1] for call in self.agents.hello.mock_calls])
+
+    def test_what_is_not_built(self):
+        """What Nova does not copy, or has in another format."""
+        self.add('vdc', '/src/other/disk.lvm', 'lvm', '')
+        self.driver._live_migration_copy_disk_paths.return_value = (
+            [], ['vda', 'vdc'])
+        self.assertEqual(('vda',), tuple(self.filler.targets()))
+        self.conf.config(force_raw_images=False)
+        self.filler._files.clear()
+        self.assertEqual((), tuple(self.filler.targets()))
+
+    def test_watched_above_the_base(self):
+        self.filler.targets()
+        for target, above in ('vda', True), ('vdb', False):
+            self.filler.watch(target)
+            _, host, request = self.agents.watch_disk.call_args.args
+            self.assertEqual(('here', target, above),
+                             (host, request.target, request.above_base))
+
+    def test_where_it_is_built(self):
+        """Where Nova's pre_live_migration has made the file."""
+        self.filler.targets()
+        self.filler.build('vda', self.watched(), 60.0)
+        _, host, request = self.agents.fill_disk.call_args.args
+        self.assertEqual('there', host)
+        self.assertEqual(
+            ('/var/lib/nova/instances/%s/disk' % fakes.INSTANCE, 'qcow2'),
+            (request.image.path, request.image.format))
+        self.assertEqual(
+            [('/var/lib/nova/instances/_base/0123', 'raw')],
+            [(image.path, image.format) for image in request.backing])
+        self.assertEqual(('p1', [IMAGE], ['near'], 'here'),
+                         (request.project_id, request.images,
+                          request.neighbours, request.source))
+        self.filler.build('vdb', self.watched(), 60.0)
+        request = self.agents.fill_disk.call_args.args[2]
+        self.assertEqual(([], 'raw'), (request.backing,
+                                       request.image.format))
+
+    def test_facts(self):
+        self.agents.have_blocks.side_effect = (
+            lambda context, host, request: {'near': 2, 'there': 1}[host])
+        found = self.filler.facts('vda', self.watched(
+            data=77, sample=['ab' * 32] * 3))
+        self.assertEqual((77, 3, 2, 5e6),
+                         (found.data, found.sampled, found.found,
+                          found.link_rate))
+        self.conf.config(group='dedup_migrate', link_bandwidth=8.0)
+        found = self.filler.facts('vda', self.watched())
+        self.assertEqual((0, 8e6), (found.found, found.link_rate))
+
+    def test_used(self):
+        self.filler.targets()
+        self.guest.disk_watches.return_value = tuple(
+            watching.DiskWatch(str(number), device, 'node', state, 1 << 30,
+                               32768, reason, dirty=number)
+            for number, (device, state, reason) in enumerate((
+                ('virtio-vda', 'used', None),
+                ('virtio-vdb', 'dropped', 'resized'),
+                ('virtio-vdz', 'used', None))))
+        self.assertEqual({'vda': (0, ''), 'vdb': (None, 'resized')},
+                         self.filler.used())

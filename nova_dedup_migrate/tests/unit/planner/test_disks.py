@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+from nova_dedup_migrate.planner import disks
+from nova_dedup_migrate.tests import base
+
+GIB = 1 << 30
+#: 100 Mbit/s.
+SLOW = 12.5e6
+
+
+class DecideTest(base.TestCase):
+
+    def decide(self, found=128, sampled=128, data=GIB, link=SLOW, **given):
+        return disks.decide(
+            disks.DiskFacts(data, sampled, found, link_rate=link,
+                            write_rate=given.pop('written', None),
+                            read_rate=given.pop('read', None)),
+            0.05, **given)
+
+    def test_all_is_near(self):
+        found = self.decide()
+        self.assertTrue(found.build)
+        self.assertEqual('', found.reason)
+        self.assertLess(found.seconds, found.stock / 5)
+
+    def test_nothing_is_near(self):
+        """An overlay whose content is nowhere else."""
+        found = self.decide(found=0)
+        self.assertFalse(found.build)
+        self.assertGreater(found.seconds, found.stock)
+        self.assertIn('0 % of its data', found.reason)
+
+    def test_fast_link(self):
+        """Reading the disk would take longer than sending it."""
+        self.assertFalse(self.decide(link=1e9).build)
+        self.assertTrue(self.decide(link=SLOW).build)
+
+    def test_the_more_is_near_the_better(self):
+        times = [self.decide(found=found).seconds
+                 for found in range(0, 129, 16)]
+        self.assertEqual(sorted(times, reverse=True), times)
+
+    def test_a_guest_that_writes(self):
+        self.assertGreater(self.decide(written=1e6).seconds,
+                           self.decide().seconds)
+        # never more than the whole disk twice
+        self.assertLess(self.decide(written=1e15).seconds,
+                        2 * self.decide().stock + 20)
+
+    def test_slow_reading(self):
+        self.assertFalse(self.decide(read=SLOW).build)
+
+    def test_little_data(self):
+        found = self.decide(data=1 << 20)
+        self.assertFalse(found.build)
+        self.assertIn('1 MB of data', found.reason)
+
+    def test_no_sample(self):
+        self.assertIn('sampled', self.decide(0, 0).reason)
+        self.assertIn('sampled', self.decide(2, 2).reason)
+
+    def test_always(self):
+        found = self.decide(found=0, always=True)
+        self.assertTrue(found.build)
+        self.assertEqual('', found.reason)
+
+    def test_unknown_link(self):
+        self.assertEqual(GIB / disks.LINK_RATE,
+                         self.decide(link=None).stock)
