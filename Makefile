@@ -111,6 +111,14 @@ lab-logs: ## Show the last lines of logs, ARGS=compute1/nova-compute
 lab-down: ## End the lab; its directory stays
 	@$(LAB_PYTHON) -m lab $(LAB) down $(ARGS)
 
+.PHONY: api-check
+api-check: lab-env ## Fuzz the controller's API, run its gabbi tests
+	$(RUN_LAB) python -m benchmarks.api_check $(ARGS)
+
+.PHONY: controller-scale
+controller-scale: lab-env ## Measure the controller with a large emulated cloud
+	$(RUN_LAB) python -m benchmarks.controller_scale $(ARGS)
+
 .PHONY: test
 test: lab-env ## Run all tests, style checks included
 	$(RUN_LAB) tools/test $(ARGS)

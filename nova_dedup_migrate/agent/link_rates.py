@@ -118,6 +118,12 @@ class LinkRates:
         with self._guard:
             return _answer(self._links.get(host, _Link()), reason)
 
+    def best(self) -> float | None:
+        """Return the highest rate that was measured, None: none was."""
+        with self._guard:
+            return max((known.rate for known in self._links.values()
+                        if known.rate is not None), default=None)
+
     def refresh(self, ctxt: Any) -> None:
         """Measure the links that are wanted and soon too old again."""
         if not self._seconds or not self._keep:

@@ -14,16 +14,19 @@ from nova_dedup_migrate.agent import emulator
 from nova_dedup_migrate.agent import endpoint
 from nova_dedup_migrate.agent import facts
 from nova_dedup_migrate.agent import guest_samples
+from nova_dedup_migrate.agent import host_report
 from nova_dedup_migrate.agent import incoming
 from nova_dedup_migrate.agent import link
 from nova_dedup_migrate.agent import link_rates
 from nova_dedup_migrate.agent import local
+from nova_dedup_migrate.agent import outbox
 from nova_dedup_migrate.agent import peers
 from nova_dedup_migrate.agent import remains
 from nova_dedup_migrate.agent import storage_rates
 from nova_dedup_migrate.agent import surveys
 from nova_dedup_migrate.identity import nodes
 from nova_dedup_migrate.rpc import api as rpc_api
+from nova_dedup_migrate.rpc import engine_api
 from nova_dedup_migrate.rpc import transport as rpc_transport
 
 LOG = logging.getLogger(__name__)
@@ -36,10 +39,13 @@ class AgentService:
         conf.dedup_migrate registered
     :param transport: of rpc.transport.get_transport
     :param release: of this package
+    :param store: operations.store.OperationStore of this host; None:
+        nothing is sent to the controller
     """
 
     def __init__(self, conf: cfg.ConfigOpts,
-                 transport: messaging.RPCTransport, release: str) -> None:
+                 transport: messaging.RPCTransport, release: str,
+                 store: outbox.Store | None = None) -> None:
         options = conf.dedup_migrate
         self._migrations = incoming.IncomingMigrations()
         self._libvirt = local.LocalLibvirt(
@@ -53,15 +59,23 @@ class AgentService:
                           ceph_conf=conf.libvirt.images_rbd_ceph_conf,
                           ceph_key=self._libvirt.ceph_key)
         ports = range(options.probe_port_min, options.probe_port_max + 1)
-        self._surveys = surveys.Surveys(
-            guest_samples.GuestSamples(self._libvirt.host,
-                                       self._libvirt.is_busy),
-            link_rates.LinkRates(
-                agents, conf.host,
-                peers.Peers(ports, options.probe_networks),
-                options.probe_time, options.probe_bytes,
-                options.probe_cache_time, self._libvirt.is_busy),
-            options.survey_interval, options.enabled)
+        samples = guest_samples.GuestSamples(self._libvirt.host,
+                                             self._libvirt.is_busy)
+        links = link_rates.LinkRates(
+            agents, conf.host,
+            peers.Peers(ports, options.probe_networks),
+            options.probe_time, options.probe_bytes,
+            options.probe_cache_time, self._libvirt.is_busy)
+        self._surveys = surveys.Surveys(samples, links,
+                                        options.survey_interval,
+                                        options.enabled)
+        self._outbox: outbox.Outbox | None = None
+        if store is not None:
+            self._outbox = outbox.Outbox(
+                store, engine_api.EngineAPI.from_conf(conf, transport),
+                conf.host, host_report.HostReports(
+                    conf, release, self._libvirt, self._emulators, samples,
+                    links).make)
         receiver = link.Receiver(
             options.probe_address or conf.libvirt.live_migration_inbound_addr
             or conf.my_ip, ports, conf.host, self._libvirt.is_busy)
@@ -80,10 +94,17 @@ class AgentService:
                 remains.Remains(self._libvirt.host, self._migrations),
                 self._surveys, self._disks)])
 
+    @property
+    def outbox(self) -> outbox.Outbox | None:
+        """None if nothing is sent to the controller."""
+        return self._outbox
+
     def start(self) -> None:
         """Begin to answer, as soon as the bus is there."""
         self._libvirt.start()
         self._surveys.start()
+        if self._outbox is not None:
+            self._outbox.start()
         self._disks.start()
         threading.Thread(target=self._listen, name='dedup-listen',
                          daemon=True).start()
@@ -106,6 +127,8 @@ class AgentService:
         with self._guard:
             self._stopped = True
         self._surveys.stop()
+        if self._outbox is not None:
+            self._outbox.stop()
         if self._listening.is_set():
             self._server.stop()
             self._migrations.close()

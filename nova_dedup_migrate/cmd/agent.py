@@ -6,6 +6,7 @@ requests in progress, a second signal stops it at once; SIGHUP reads the
 options again that can be changed without a restart.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence
 import queue
 import signal
@@ -20,7 +21,10 @@ from nova_dedup_migrate.agent import service
 from nova_dedup_migrate.conf import agent as agent_options
 from nova_dedup_migrate.conf import dedup_migrate as options
 from nova_dedup_migrate.conf import nova as nova_options
+from nova_dedup_migrate.operations import store
 from nova_dedup_migrate.rpc import transport
+
+LOG = log.getLogger(__name__)
 
 PROGRAM = 'nova-dedup-migrate-agent'
 _STOP = (signal.SIGTERM, signal.SIGINT)
@@ -34,15 +38,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in (*_STOP, signal.SIGHUP):
         signal.signal(number, lambda number, frame: signals.put(number))
-    agent = service.AgentService(conf, transport.get_transport(conf),
-                                 release)
+    kept = store.OperationStore(conf.dedup_migrate.operations_path,
+                                conf.dedup_migrate.operations_kept)
+    agent = service.AgentService(
+        conf, transport.get_transport(conf), release,
+        kept if conf.dedup_migrate.report_to_controller else None)
     agent.start()
+    stop_metrics = _listen(conf.dedup_migrate.metrics_listen, kept, agent)
     while signals.get() == signal.SIGHUP:
         conf.mutate_config_files()
     for number in _STOP:
         signal.signal(number, signal.SIG_DFL)
+    stop_metrics()
     agent.stop()
     return 0
+
+
+def _listen(address: str, kept: store.OperationStore,
+            agent: service.AgentService) -> Callable[[], None]:
+    """Serve metrics if prometheus-client is installed; return the end."""
+    try:
+        from nova_dedup_migrate import metrics as listener
+        from nova_dedup_migrate.agent import metrics
+    except ImportError:
+        LOG.info('There are no metrics: prometheus-client is not installed')
+        return lambda: None
+    return listener.listen(address, metrics.Metrics(
+        kept, agent.outbox).registry)
 
 
 def configure(conf: cfg.ConfigOpts, argv: Sequence[str],

@@ -24,8 +24,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that name nova.conf."""
     parser.add_argument(
         '--config-file', action='append', default=[], metavar='FILE',
-        help='nova.conf of this host; can be repeated (default: '
-             '/etc/nova/nova.conf)')
+        help='nova.conf of this host, of "serve" nova-dedup-migrate.conf; '
+             'can be repeated (default: /etc/nova/nova.conf, of "serve" '
+             '/etc/nova-dedup-migrate/nova-dedup-migrate.conf)')
     parser.add_argument(
         '--config-dir', action='append', default=[], metavar='DIRECTORY',
         help='directory with *.conf files, read after the files; can be '

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nova-dedup-migrate: reports of live migrations, blocks of this host.
+"""nova-dedup-migrate: reports, blocks of this host, the small controller.
 
 doc/source/reference/cli.rst has each command and option; a test compares.
 """
@@ -17,6 +17,7 @@ from nova_dedup_migrate.cmd import backups
 from nova_dedup_migrate.cmd import configuration
 from nova_dedup_migrate.cmd import index
 from nova_dedup_migrate.cmd import report
+from nova_dedup_migrate.cmd import serve
 from nova_dedup_migrate.cmd import similarity
 
 try:
@@ -32,6 +33,7 @@ COMMANDS: dict[str, Any] = {
     'report list': report.ListReports,
     'report rounds': report.ListRounds,
     'report show': report.ShowReport,
+    'serve': serve.Serve,
     'similarity': similarity.Similarity,
 }
 if replica is not None:
@@ -52,7 +54,7 @@ class DedupMigrateApp(app.App):
         super().__init__(
             description='Shows the reports of the live migrations that had '
                         'this host as their source, and which blocks this '
-                        'host has.',
+                        'host has; serves the controller of a small site.',
             version=pbr.version.VersionInfo(
                 'nova-dedup-migrate').release_string(),
             command_manager=manager, deferred_help=True, **kwargs)

@@ -6,6 +6,18 @@ from oslo_config import cfg
 from nova_dedup_migrate.conf import dedup_migrate
 
 ALL_OPTS = [
+    cfg.BoolOpt(
+        'report_to_controller',
+        default=True,
+        help='Whether the agent sends the reports of this host, and what it '
+             'has sampled of its guests, to the engines of the controller. '
+             'A controller that is away delays nothing; a cloud without one '
+             'can set this to false.'),
+    cfg.StrOpt(
+        'metrics_listen',
+        default='127.0.0.1:9110',
+        help='Address and port at which Prometheus reads the metrics of the '
+             'agent. Empty: nowhere.'),
     cfg.ListOpt(
         'image_directories',
         default=[],

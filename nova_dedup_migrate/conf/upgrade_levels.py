@@ -16,10 +16,18 @@ ALL_OPTS = [
              'upgraded one by one. Unset: the version of this release. '
              'Names of releases, which the other options of this group '
              'take, are not accepted.'),
+    cfg.StrOpt(
+        'dedup_migrate_engine',
+        regex=r'\d+\.\d+',
+        metavar='VERSION',
+        help='Latest version of the RPC API of nova-dedup-migrate-engine '
+             'that the agent of this host may use. Set it to the version '
+             'of the oldest engine during an upgrade. Unset: the version '
+             'of this release.'),
 ]
 
 
 def register_opts(conf):
-    """Make conf.upgrade_levels.dedup_migrate_agent known."""
+    """Make our options of conf.upgrade_levels known."""
     conf.register_group(GROUP)
     conf.register_opts(ALL_OPTS, group=GROUP)

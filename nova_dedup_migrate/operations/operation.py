@@ -74,7 +74,7 @@ FORCE_COMPLETE = 'force-complete'
 MAX_ROUNDS = 200
 MAX_WARNINGS = 20
 #: Seconds between two times that progress alone is written to disk.
-SAVE_INTERVAL = 10.0
+SAVE_INTERVAL = 5.0
 
 
 @dataclasses.dataclass

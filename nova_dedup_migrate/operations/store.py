@@ -112,6 +112,14 @@ class OperationStore:
             return [name for _, name in sorted(self._entries(),
                                                reverse=True)]
 
+    def changes(self) -> dict[str, int]:
+        """Return {UUID: time of the last change in ns} of all operations.
+
+        :raises StoreUnusable: the directory is not for us to read
+        """
+        with self._usable():
+            return {name: at for at, name in self._entries()}
+
     def reports(self, limit: int | None = None) -> tuple[
             list[report_module.Report], list[errors.StoreError]]:
         """Return the Reports, the newest first, and why others are missing.

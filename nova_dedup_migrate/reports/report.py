@@ -69,11 +69,19 @@ class Progress:
         the guest writes faster than the link sends
     :ivar seconds_left: predicted, null for "without end"
     :ivar at: seconds since the epoch, time of the calculation
+    :ivar memory_total: bytes of guest memory; null if QEMU has not begun
+    :ivar memory_remaining: bytes of it that the destination lacks
+    :ivar disk_total: bytes of disks that this migration copies
+    :ivar disk_remaining: bytes of them that are left
     """
 
     share: float
     seconds_left: float | None
     at: float
+    memory_total: int | None = None
+    memory_remaining: int | None = None
+    disk_total: int | None = None
+    disk_remaining: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -46,3 +46,15 @@ class MalformedMessage(errors.DedupMigrateError, ValueError):
     """What arrived is no object of ours, or a part of it is not."""
 
     template = 'the message is malformed: {reason}'
+
+
+class EngineUnavailable(errors.DedupMigrateError):
+    """No engine of the controller has done what it was called for."""
+
+    template = 'the engine of the controller is not available: {reason}'
+
+
+class EngineRefused(EngineUnavailable):
+    """An engine refuses it, and will again."""
+
+    template = 'the engine of the controller refuses it: {reason}'

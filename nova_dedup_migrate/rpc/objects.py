@@ -31,6 +31,10 @@ MAX_REASON = 1024
 MAX_IDENTIFIERS = 16
 #: Migrations to one host that are remembered.
 MAX_MIGRATIONS = 1024
+#: Guests of a host.
+MAX_GUESTS = 4096
+#: Characters of a report; one has some ten thousand.
+MAX_REPORT = 2 * 1024 * 1024
 #: 256 bits in hexadecimal.
 HEX_256 = '[0-9a-f]{64}'
 
@@ -381,6 +385,90 @@ class DedupForgetRequest(DedupObject):
         'instance_uuid': fields.UUIDField(),
         # as in the DedupFactsRequest that announced it
         'migration_uuid': fields.UUIDField(),
+    }
+
+
+@base.VersionedObjectRegistry.register
+class DedupReport(DedupObject):
+    """The report of a migration, from the host it leaves."""
+
+    VERSION = '1.0'
+
+    fields = {
+        # as the agent names itself
+        'host': fields.TextField(255),
+        'migration_uuid': fields.UUIDField(),
+        # grows with each change of the report
+        'revision': fields.CountField(fields.MAX_OFFSET),
+        # JSON in ASCII, as reports.codec encodes it
+        'report': fields.TextField(MAX_REPORT),
+    }
+
+
+@base.VersionedObjectRegistry.register
+class DedupGuestSample(DedupObject):
+    """A guest of a host; a figure that is None was not to be had."""
+
+    VERSION = '1.0'
+
+    fields = {
+        'uuid': fields.UUIDField(),
+        # bytes it was given
+        'memory': fields.CountField(fields.MAX_OFFSET),
+        # whether QEMU records its I/O; the figures below are None if not
+        'tracked': fields.FlagField(default=False),
+        'age': fields.optional(fields.NumberField),
+        'dirty_rate': fields.optional(fields.NumberField),
+        'disk_write_rate': fields.optional(fields.NumberField),
+        'in_use': fields.optional(fields.NumberField),
+        'in_use_error': fields.optional(fields.NumberField),
+        'hint_pages': fields.CountField(default=0),
+        'map_pages': fields.CountField(default=0),
+    }
+
+
+@base.VersionedObjectRegistry.register
+class DedupMigrationOptions(DedupObject):
+    """How nova-compute of a host migrates; see planner.facts.Options."""
+
+    VERSION = '1.0'
+
+    fields = {
+        'strategy': fields.TextField(32),
+        'downtime_ms': fields.NumberField(),
+        # None: no limit
+        'bandwidth': fields.optional(fields.NumberField),
+        'post_copy': fields.FlagField(),
+        'auto_converge': fields.FlagField(),
+        # 0: none
+        'timeout_per_gb': fields.NumberField(),
+        'force_complete': fields.FlagField(),
+    }
+
+
+@base.VersionedObjectRegistry.register
+class DedupHostReport(DedupObject):
+    """A host, its guests and its QEMU, now and then."""
+
+    VERSION = '1.0'
+
+    fields = {
+        # as the agent names itself
+        'host': fields.TextField(255),
+        # of this package
+        'release': fields.TextField(64, default=''),
+        # whether its QEMU takes part, and why not
+        'patched': fields.FlagField(),
+        'qemu_version': fields.TextField(64, default=''),
+        'reason': fields.TextField(MAX_REASON, default=''),
+        # max_concurrent_live_migrations; 0: no limit
+        'max_outbound': fields.CountField(10000),
+        # the best link that was measured
+        'link_rate': fields.optional(fields.NumberField),
+        'options': fields.ObjectField('DedupMigrationOptions'),
+        'guests': fields.ObjectsField('DedupGuestSample', MAX_GUESTS),
+        # reports that no engine has got yet
+        'waiting_reports': fields.CountField(default=0),
     }
 
 

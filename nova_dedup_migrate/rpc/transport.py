@@ -9,6 +9,8 @@ import oslo_messaging as messaging
 from nova_dedup_migrate.rpc import serializer
 
 TOPIC = 'dedup_migrate_agent'
+#: Of the controller: any engine takes a request.
+ENGINE_TOPIC = 'dedup_migrate_engine'
 #: The default differs between nova-compute and everybody else.
 EXCHANGE = 'nova_dedup_migrate'
 
@@ -23,11 +25,12 @@ def get_transport(conf: cfg.ConfigOpts) -> messaging.RPCTransport:
 
 
 def get_client(transport: messaging.RPCTransport, timeout: float,
-               version_cap: str | None = None, topic: str = TOPIC
-               ) -> messaging.RPCClient:
+               version_cap: str | None = None,
+               topic: str = TOPIC) -> messaging.RPCClient:
     """Return an RPCClient.
 
     :param timeout: seconds to wait for an answer
+    :param topic: TOPIC or ENGINE_TOPIC
     """
     return messaging.get_rpc_client(
         transport, messaging.Target(exchange=EXCHANGE, topic=topic,

@@ -113,7 +113,7 @@ class Watch:
                 self._operation.see(now)
                 seen = replan.observe(now, time.monotonic() - self._started,
                                       self._operation.data_remaining)
-                self._show(seen)
+                self._show(now, seen)
                 if now.rounds:
                     for observer in observers:
                         observer(now, seen)
@@ -133,13 +133,30 @@ class Watch:
                     return
             self._over.wait(wait)
 
-    def _show(self, seen: replan.Observation) -> None:
+    def _show(self, now: _Progress, seen: replan.Observation) -> None:
         """Keep the progress and the time left in the operation."""
         share, left = replan.progress(self._operation.plan,
                                       self._operation.facts, seen)
         self._operation.show(report.Progress(
             share=share, seconds_left=left if math.isfinite(left) else None,
-            at=time.time()))
+            at=time.time(), **self._bytes(now, seen)))
+
+    def _bytes(self, now: _Progress, seen: replan.Observation
+               ) -> dict[str, int]:
+        """Return the fields of report.Progress that are bytes."""
+        made = {}
+        if now.rounds:
+            made.update(memory_total=now.total_bytes,
+                        memory_remaining=now.remaining_bytes)
+        facts = self._operation.facts
+        copied = sum(disk.to_copy for disk in facts.disks) if facts else 0
+        if copied:
+            left = (seen.disk_remaining
+                    if self._operation.data_remaining is not None
+                    else copied)
+            made.update(disk_total=int(copied),
+                        disk_remaining=int(min(copied, left)))
+        return made
 
     def _wait(self, now: _Progress) -> float:
         """Return seconds until the next look."""

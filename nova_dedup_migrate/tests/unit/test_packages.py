@@ -11,7 +11,11 @@ ROOT = pathlib.Path(nova_dedup_migrate.__file__).parent
 #: Packages that must not be imported, by importer.
 FORBIDDEN = {
     'agent': ('compute', 'flows', 'operations', 'recovery', 'tasks'),
+    'api': ('agent', 'compute', 'operations', 'rpc'),
     'compute': ('agent',),
+    'db': ('agent', 'api', 'compute', 'engine', 'rpc'),
+    'engine': ('agent', 'api', 'compute', 'operations'),
+    'osc': ('agent', 'api', 'compute', 'db', 'engine', 'operations', 'rpc'),
     'flows': ('agent', 'compute'),
     'identity': ('agent', 'compute'),
     'images': ('agent', 'compute', 'identity', 'rpc'),

@@ -18,17 +18,26 @@ _MAY = {
                    'guests', 'lab'),
 }
 #: What is run or loaded by name: pyproject.toml, the .pth file, finder.py.
-_ROOTS = ('nova_dedup_migrate.cmd.agent', 'nova_dedup_migrate.cmd.main',
+_ROOTS = ('nova_dedup_migrate.api.wsgi',
+          'nova_dedup_migrate.cmd.agent', 'nova_dedup_migrate.cmd.main',
+          'nova_dedup_migrate.cmd.engine',
+          'nova_dedup_migrate.cmd.manage',
+          'nova_dedup_migrate.cmd.status',
           'nova_dedup_migrate.compute.extra_specs',
           'nova_dedup_migrate.compute.finder',
           'nova_dedup_migrate.compute.shim',
-          'nova_dedup_migrate.conf.opts')
+          'nova_dedup_migrate.conf.opts', 'nova_dedup_migrate.db.env',
+          'nova_dedup_migrate.db.versions.0001_initial',
+          'nova_dedup_migrate.osc.drains',
+          'nova_dedup_migrate.osc.migrations',
+          'nova_dedup_migrate.osc.plugin')
 #: The product's tests may use more than the product.
 _PRODUCT_TESTS = ('testkit', 'guests')
 #: Packages of the product that do without Nova.
-_WITHOUT_NOVA = ('agent', 'backups', 'cmd', 'conf', 'hypervisor', 'identity',
-                 'images', 'operations', 'pagecache', 'planner', 'recovery',
-                 'reports', 'rpc', 'storage', 'swaps')
+_WITHOUT_NOVA = ('agent', 'api', 'backups', 'cmd', 'conf', 'db', 'engine',
+                 'hypervisor', 'identity', 'images', 'operations', 'osc',
+                 'pagecache', 'planner', 'policies', 'recovery', 'reports',
+                 'rpc', 'storage', 'swaps')
 
 
 def imported(source):

@@ -96,7 +96,8 @@ class WatchTest(base.TestCase):
                          (plan, facts))
         self.assertEqual((1 << 28, 1 << 28),
                          (seen.remaining, seen.disk_remaining))
-        self.assertEqual(report.Progress(0.75, 42.5, 1800000000.0),
+        self.assertEqual(report.Progress(0.75, 42.5, 1800000000.0, 1 << 30,
+                                         1 << 28),
                          self.operation.durable.progress)
 
     def test_progress_while_disks_are_copied(self):

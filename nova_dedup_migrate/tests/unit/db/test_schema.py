@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The migrations of the schema lead to the models, on each database.
+
+MariaDB and PostgreSQL are those of $DEDUP_TEST_MYSQL_URL and
+$DEDUP_TEST_POSTGRESQL_URL, URLs of SQLAlchemy of empty databases.
+"""
+
+import os
+
+from alembic import autogenerate
+from alembic import migration
+
+from nova_dedup_migrate.db import errors
+from nova_dedup_migrate.db import facade
+from nova_dedup_migrate.db import models
+from nova_dedup_migrate.db import schema
+from nova_dedup_migrate.tests import base
+from nova_dedup_migrate.tests import controller
+
+
+class _SchemaTests:
+
+    def setUp(self):
+        super().setUp()
+        self.database = facade.Database(
+            controller.configuration(self.url()))
+        self.addCleanup(self.database.close)
+
+    def test_sync(self):
+        error = self.assertRaises(errors.SchemaOutdated, schema.require,
+                                  self.database)
+        self.assertIn('db sync', str(error))
+        for _ in range(2):
+            schema.sync(self.database)
+        schema.require(self.database)
+        with self.database.engine.connect() as connection:
+            found = autogenerate.compare_metadata(
+                migration.MigrationContext.configure(
+                    connection, opts={'compare_type': True}),
+                models.METADATA)
+        self.assertEqual([], found)
+
+    def test_clock(self):
+        before = self.database.now()
+        self.assertGreater(before, 1.7e9)
+        self.assertGreaterEqual(self.database.now(), before)
+
+
+class SqliteSchemaTest(_SchemaTests, base.TestCase):
+
+    def url(self):
+        return 'sqlite:///%s' % (self.temporary_dir() / 'one.sqlite')
+
+
+class MysqlSchemaTest(_SchemaTests, base.TestCase):
+    variable = 'DEDUP_TEST_MYSQL_URL'
+
+    def url(self):
+        if self.variable not in os.environ:
+            self.skipTest('%s names no database' % self.variable)
+        return os.environ[self.variable]
+
+
+class PostgresqlSchemaTest(MysqlSchemaTest):
+    variable = 'DEDUP_TEST_POSTGRESQL_URL'
