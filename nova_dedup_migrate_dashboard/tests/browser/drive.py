@@ -15,7 +15,7 @@ import sys
 
 from playwright import sync_api
 
-_MS = 60_000
+_MS = 120_000
 #: Set by the instance whose name is a script, if it is run
 _HACKED = 'hacked'
 
@@ -40,7 +40,8 @@ class Driver:
             self.failed = True
             print('not ok %s: %s' % (name, ' '.join(
                 str(error).split())[:600]), flush=True)
-            self.shoot('failed-' + re.sub(r'\W+', '-', name))
+            with contextlib.suppress(sync_api.Error):
+                self.shoot('failed-' + re.sub(r'\W+', '-', name))
         else:
             print('ok ' + name, flush=True)
 
@@ -161,7 +162,8 @@ def main():
     url, directory = sys.argv[1:]
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path='/usr/bin/chromium', args=['--no-sandbox'])
+            executable_path='/usr/bin/chromium', args=[
+                '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'])
         page = browser.new_page(viewport={'width': 1280, 'height': 900})
         page.set_default_timeout(_MS)
         driver = Driver(page, url, directory)

@@ -35,6 +35,7 @@ class World(controller.ControllerTestCase):
     """The parts, with the means of a test case to clean up after them."""
 
     options = _OPTIONS
+    timeout = 3600
 
     def runTest(self):
         cloud_ = openstack.OpenStack()
