@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+from django.urls import path
+
+from nova_dedup_migrate_dashboard.drains import views
+
+urlpatterns = [
+    path('', views.IndexView.as_view(), name='index'),
+    path('new', views.NewView.as_view(), name='new'),
+    path('check/<uuid:id>/', views.CheckView.as_view(), name='check'),
+    path('check/<uuid:id>/start', views.StartView.as_view(), name='start'),
+    path('<uuid:id>/', views.DetailView.as_view(), name='detail'),
+    path('<uuid:id>/<slug:action>', views.DrainActionView.as_view(),
+         name='action'),
+    path('<uuid:id>/servers/<uuid:server>/skip',
+         views.SkipView.as_view(), name='skip'),
+]
