@@ -13,9 +13,10 @@ from django.utils.translation import gettext as _
 from keystoneauth1 import exceptions as auth_exceptions
 from keystoneauth1 import session
 from keystoneauth1 import token_endpoint
-from nova_dedup_migrate.osc import sdk
 from openstack import exceptions
 from openstack_dashboard.api import base
+
+from nova_dedup_migrate.osc import sdk
 
 LOG = logging.getLogger(__name__)
 
