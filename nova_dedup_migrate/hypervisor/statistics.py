@@ -14,6 +14,8 @@ from nova_dedup_migrate.hypervisor import errors
 _PAGE = 4096
 #: Fewer pages say nothing about how well the others compress.
 _ENOUGH = 64
+#: Disks of a guest that may be refused.
+_MAX_REFUSED = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,6 +136,14 @@ class SourceStatistics:
 
 
 @dataclasses.dataclass(frozen=True)
+class RefusedDisk:
+    """DedupRefusedDisk: one that the destination cannot read, and why."""
+
+    device: str = ''
+    reason: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
 class IncomingStatistics:
     """DedupIncomingInfo: the receiving side, counts in pages."""
 
@@ -152,12 +162,25 @@ class IncomingStatistics:
     compressed_bytes: int = 0
     compression_ns: int = 0
     compression_threads: int = 0
+    refused: tuple[RefusedDisk, ...] = ()
+
+    @classmethod
+    def from_qmp(cls, reply, path):
+        """Decode DedupIncomingInfo, which errors call path."""
+        refused = decode.mapping(reply, path).get('refused', [])
+        if not isinstance(refused, list) or len(refused) > _MAX_REFUSED:
+            raise errors.MalformedReply(
+                field=path + '.refused', value=repr(refused)[:80],
+                expected='a list of %d disks at most' % _MAX_REFUSED)
+        return decode.dataclass(cls, reply, path, refused=tuple(
+            decode.dataclass(RefusedDisk, one, path + '.refused')
+            for one in refused))
 
     @classmethod
     def from_event(cls, data):
         """Decode the data of X_DEDUP_INCOMING_DONE."""
         data = decode.mapping(data, 'X_DEDUP_INCOMING_DONE')
-        return decode.dataclass(cls, data.get('info'), 'info')
+        return cls.from_qmp(data.get('info'), 'info')
 
     @property
     def mean_read_ms(self):
@@ -181,8 +204,10 @@ class DedupStatistics:
         parts = {
             name: decode.dataclass(part, reply[name], name)
             for name, part in (('hints', HintStatistics),
-                               ('source', SourceStatistics),
-                               ('incoming', IncomingStatistics))
+                               ('source', SourceStatistics))
             if name in reply}
+        if 'incoming' in reply:
+            parts['incoming'] = IncomingStatistics.from_qmp(
+                reply['incoming'], 'incoming')
         return cls(tracking=decode.flag(reply.get('tracking', False),
                                         'tracking'), **parts)

@@ -4,7 +4,10 @@
 import os
 from pathlib import Path
 
-from openstack_dashboard.settings import *  # noqa: F403
+from openstack_dashboard import settings
+
+globals().update((name, value) for name, value in vars(settings).items()
+                 if name.isupper())
 
 _DIRECTORY = Path(os.environ['DASHBOARD_TEST_DIRECTORY'])
 DEBUG = False

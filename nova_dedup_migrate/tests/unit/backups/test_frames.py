@@ -31,7 +31,7 @@ class FramesTest(base.TestCase):
 
     def test_malformed(self):
         for data in (
-                b'', b'\1' * 16, frames.pack(3, 0, UNIT),
+                b'\1' * 16, frames.pack(3, 0, UNIT),
                 frames.pack(frames.DATA, 0, 0),
                 frames.pack(frames.DATA, 1, UNIT),
                 frames.pack(frames.DATA, 0, UNIT - 1),
@@ -42,6 +42,7 @@ class FramesTest(base.TestCase):
             self.assertRaises(frames.Malformed, parse,
                               data + frames.pack(frames.END)
                               if b'short' not in data else data)
+        self.assertRaises(frames.Malformed, parse, b'')
 
     def test_long_data_is_not_read(self):
         size = 1 << 40

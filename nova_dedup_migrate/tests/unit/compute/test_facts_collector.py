@@ -99,7 +99,8 @@ class FactsCollectorTest(base.TestCase):
             uuid='22222222-0000-4000-8000-000000000002',
             vm_state=vm_states.ACTIVE, system_metadata={},
             flavor=objects.Flavor(extra_specs={}))
-        self.guest.sample_compression.return_value = statistics.CompressionSample(
+        compression = self.guest.sample_compression
+        compression.return_value = statistics.CompressionSample(
             pages=4096, zero_pages=96, hinted_pages=2000,
             sampled_pages=2000, compressed_bytes=2000 * 1024)
         self.data = objects.LibvirtLiveMigrateData(
@@ -135,17 +136,19 @@ class FactsCollectorTest(base.TestCase):
         self.assertEqual(0.25, self.collect().guest.compressed_share)
 
     def test_too_few_pages_to_compress(self):
-        self.guest.sample_compression.return_value = statistics.CompressionSample(
+        compression = self.guest.sample_compression
+        compression.return_value = statistics.CompressionSample(
             pages=4096, zero_pages=4033, sampled_pages=63,
             compressed_bytes=63)
         self.assertIsNone(self.collect().guest.compressed_share)
 
     def test_qemu_cannot_sample(self):
-        self.guest.sample_compression.side_effect = (
+        compression = self.guest.sample_compression
+        compression.side_effect = (
             hypervisor_errors.DedupNotSupported(name='x'))
         self.assertIsNone(self.collect().guest.compressed_share)
         self.assertEqual([], self.operation.warnings)
-        self.guest.sample_compression.side_effect = hypervisor_errors.WaitTimeout(
+        compression.side_effect = hypervisor_errors.WaitTimeout(
             what='sampling', seconds=1)
         self.assertIsNone(self.collect().guest.compressed_share)
         self.assertEqual(1, len(self.operation.warnings))

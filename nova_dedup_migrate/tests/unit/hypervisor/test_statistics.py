@@ -106,6 +106,19 @@ class DedupStatisticsTest(base.TestCase):
             self.assertEqual(names, ours, struct)
 
 
+    def test_refused_disks(self):
+        reply = copy.deepcopy(REPLY)
+        reply['incoming']['refused'] = [{'device': 'virtio-disk0',
+                                         'reason': 'it is RBD'}]
+        self.assertEqual(
+            (statistics.RefusedDisk('virtio-disk0', 'it is RBD'),),
+            statistics.DedupStatistics.from_qmp(reply).incoming.refused)
+        for refused in ('x', [7], [{}] * 65, [{'device': 1}]):
+            reply['incoming']['refused'] = refused
+            self.assertRaises(errors.MalformedReply,
+                              statistics.DedupStatistics.from_qmp, reply)
+
+
 class DiskHintsTest(base.TestCase):
 
     GOOD = {'device': 'virtio-disk0', 'hints': 9, 'sampled': 5, 'valid': 4}
@@ -146,7 +159,8 @@ class MemorySampleTest(base.TestCase):
             'sampled-pages': 1000, 'compressed-bytes': 1000 * 1024}
 
     def test_ratio(self):
-        found = statistics.CompressionSample.from_qmp({**self.GOOD, 'later': 1})
+        found = statistics.CompressionSample.from_qmp(
+            {**self.GOOD, 'later': 1})
         self.assertEqual(0.25, found.ratio)
 
     def test_too_few_pages(self):

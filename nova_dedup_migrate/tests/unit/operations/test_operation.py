@@ -126,8 +126,8 @@ class ProgressTest(OperationCase):
     def test_it_is_written_now_and_then(self):
         self.at(1000.0)
         self.operation.show(PROGRESS)
-        for seconds, written in ((1000.5, 1), (1009.9, 1), (1010.0, 2),
-                                 (1010.5, 2), (1020.0, 3)):
+        for seconds, written in ((1000.5, 1), (1004.9, 1), (1005.0, 2),
+                                 (1005.5, 2), (1010.0, 3)):
             self.at(seconds)
             self.operation.show(PROGRESS)
             self.assertEqual(written, len(self.disk.written), seconds)
@@ -135,11 +135,11 @@ class ProgressTest(OperationCase):
     def test_whatever_is_written_has_it(self):
         self.at(1000.0)
         self.operation.enter(operations.RUNNING)
-        self.at(1009.0)
+        self.at(1004.0)
         self.operation.show(PROGRESS)
         self.assertIs(PROGRESS, self.durable.progress)
         self.assertEqual(1, len(self.disk.written))
-        self.at(1010.0)
+        self.at(1005.0)
         self.operation.show(PROGRESS)
         self.assertEqual(2, len(self.disk.written))
 
