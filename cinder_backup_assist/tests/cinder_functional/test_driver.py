@@ -86,7 +86,7 @@ class HeldDriverTest(real_backups.BackupTestCase):
 
     def test_deletion_waits_for_readers(self):
         backup, driver = self.make()
-        path = self.objects_of(backup)[0]
+        path = self.file_of(backup, '_metadata')
         held = leases.Leases(str(self.leases))
         self.addCleanup(held.stop)
         thread = threading.Thread(target=driver.delete_backup,

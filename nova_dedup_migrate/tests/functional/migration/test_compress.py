@@ -156,19 +156,13 @@ class OrderTest(CompressionCase):
         one.until(lambda: one.arrived().compression_ns > before, 'placing')
         self.assert_right(one.finish())
 
-    def slow_compression(self, inject=''):
-        one = self.scenario(source_inject=SLOW_COMPRESSION + inject)
+    def test_slow_compression(self):
+        one = self.scenario(source_inject=SLOW_COMPRESSION)
         self.one_batch(one)
         one.rounds()
         self.zero(one)
         one.rounds()
-        return one.finish()
-
-    def test_slow_compression(self):
-        self.assert_right(self.slow_compression())
-
-    def test_slow_compression_broken(self):
-        self.assert_wrong(self.slow_compression(',no-batch-flush'))
+        self.assert_right(one.finish())
 
 
 class BesideRecordsTest(CompressionCase):

@@ -384,7 +384,7 @@ bool dedup_compress_save_page(RAMBlock *rb, unsigned long page)
 
 void dedup_compress_flush(void)
 {
-    if (!cs.running || (dedup_inject.no_batch_flush && !cs.last_round)) {
+    if (!cs.running) {
         return;
     }
     if (cs.filling) {

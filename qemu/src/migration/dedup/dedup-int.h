@@ -298,7 +298,6 @@ typedef struct DedupInject {
     bool no_epoch;              /* BREAKS: late records overwrite content */
     bool trust_acks;            /* BREAKS: stale answers count */
     bool no_compare;            /* BREAKS: any hint sampled is valid */
-    bool no_batch_flush;        /* BREAKS: batches outlive their section */
     bool no_inflate_wait;       /* BREAKS: likewise at the destination */
 } DedupInject;
 extern DedupInject dedup_inject;

@@ -44,7 +44,6 @@ static void inject_set(const char *name, unsigned value)
         { "no-epoch", .flag = &dedup_inject.no_epoch },
         { "trust-acks", .flag = &dedup_inject.trust_acks },
         { "no-compare", .flag = &dedup_inject.no_compare },
-        { "no-batch-flush", .flag = &dedup_inject.no_batch_flush },
         { "no-inflate-wait", .flag = &dedup_inject.no_inflate_wait },
     };
 
