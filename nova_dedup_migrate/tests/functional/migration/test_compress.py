@@ -12,7 +12,7 @@ from testkit import options
 PAGES = case.PAGES
 HUNG = 'fetch-delay-us=100000000'
 #: For each page of a batch.
-SLOW_PLACING = 'inflate-delay-us=20000'
+SLOW_PLACING = 'inflate-delay-us=2000'
 SLOW_COMPRESSION = 'compress-delay-us=20000'
 #: RAM_SAVE_FLAG_DEDUP and the type BATCH
 _BATCH = (0x100).to_bytes(8) + (8).to_bytes(2)
