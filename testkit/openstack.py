@@ -205,8 +205,6 @@ class OpenStack:
         for pattern, function in (
                 ('/', self._identity_versions), ('/v3', self._identity_v3),
                 ('/v3/auth/tokens', self._token),
-                ('/v3/auth/projects', self._projects),
-                ('/v3/users/u/projects', self._projects),
                 ('/compute/v2.1', self._compute_version),
                 ('/compute/v2.1/servers/detail', self._servers),
                 (r'/compute/v2.1/servers/([^/]+)', self._server_show),
@@ -261,11 +259,6 @@ class OpenStack:
                 *(service(*one) for one in self.catalog.items())]}}, 201)
         response.headers['X-Subject-Token'] = self.token
         return response
-
-    def _projects(self, request: webob.Request) -> webob.Response:
-        return _json({'links': {'self': request.url}, 'projects': [{
-            'id': 'p', 'name': 'service', 'domain_id': 'default',
-            'enabled': True, 'links': {}}]})
 
     def _compute_version(self, request: webob.Request) -> webob.Response:
         return _json({'version': {
