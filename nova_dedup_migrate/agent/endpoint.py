@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from oslo_log import log as logging
 import oslo_messaging as messaging
 
 from nova_dedup_migrate.agent import disks as agent_disks
@@ -21,6 +22,8 @@ from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.rpc import replica_objects
 from nova_dedup_migrate.rpc import watch_objects
+
+LOG = logging.getLogger(__name__)
 
 #: Seconds a caller may wait for an event; it occupies a thread.
 MAX_WAIT = 60.0
@@ -94,6 +97,11 @@ class Endpoint:
             return objects.DedupIncomingReply(known=False, reason=reason)
         values = dataclasses.asdict(figures)
         del values['active']
+        for refused in values.pop('refused'):
+            LOG.warning('Instance %(instance)s: disk %(device)s cannot be '
+                        'read here, so its pages came from the source: '
+                        '%(reason)s',
+                        {'instance': request.instance_uuid, **refused})
         return objects.DedupIncomingReply(known=True, **values)
 
     @messaging.expose

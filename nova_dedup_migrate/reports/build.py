@@ -141,7 +141,10 @@ def _plain(figures: typing.Any) -> dict[str, typing.Any] | None:
     if figures is None:
         return None
     if dataclasses.is_dataclass(figures) and not isinstance(figures, type):
-        return dataclasses.asdict(figures)
+        # Counters and texts only: what is a list has a log line.
+        return {name: value for name, value
+                in dataclasses.asdict(figures).items()
+                if not isinstance(value, tuple)}
     return {name: getattr(figures, name) for name in figures.fields}
 
 

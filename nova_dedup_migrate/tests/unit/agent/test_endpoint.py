@@ -217,8 +217,11 @@ class EndToEndTest(base.TestCase):
     def test_incoming(self):
         self.ask(self.disk)
         self.events.on_event(INSTANCE, incoming.EVENT,
-                             {'info': {'record-pages': 5}})
-        reply = self.api.incoming({}, HOST, INSTANCE, MIGRATION)
+                             {'info': {'record-pages': 5, 'refused': [
+                                 {'device': 'vda', 'reason': 'no'}]}})
+        with self.assertLogs('nova_dedup_migrate.agent.endpoint') as logged:
+            reply = self.api.incoming({}, HOST, INSTANCE, MIGRATION)
+        self.assertIn('disk vda cannot be read', logged.output[0])
         self.assertTrue(reply.known)
         self.assertEqual(5, reply.record_pages)
 
