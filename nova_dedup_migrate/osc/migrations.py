@@ -82,7 +82,7 @@ class ListRounds(_OneMigration, base.Lister):
 
 
 class CreateEstimate(base.Lister):
-    """Predict what it takes to migrate a server, or all of a host"""
+    """Predict time and bytes of migrating a server, or all of a host"""
 
     names = ('server_id', 'server_name', 'blockers', 'strategy', 'time',
              'stock_time', 'confidence')

@@ -1,5 +1,5 @@
 /*
- * Pages put off: none may be forgotten, whatever becomes of its hint
+ * Deferred pages: none may be forgotten, even if its hint goes
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -54,7 +54,7 @@ class DoubtsTest(case.SeedCase):
         self.assert_same(one)
 
     def test_one_job_only(self):
-        """It is used when the job begins, whatever becomes of the job."""
+        """It is used when the job begins, even if the job fails."""
         one = self.rig()
         one.seeded()
         mark = one.begin_mirror(speed=1)
