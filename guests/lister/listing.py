@@ -108,6 +108,47 @@ def _extents(payload, disks, end):
         yield extent
 
 
+def _varint(payload, at):
+    value = shift = 0
+    while True:
+        byte = payload[at]
+        value |= (byte & 0x7f) << shift
+        at, shift = at + 1, shift + 7
+        if not byte & 0x80:
+            return value, at
+
+
+def _compact(payload, disks, end):
+    """The extents of a COMPACT frame, one by one."""
+    base, = struct.unpack_from('<Q', payload)
+    at, found = 8, []
+    while at < len(payload):
+        disk, kind, count, zero, offset = struct.unpack_from('<BBHIQ',
+                                                             payload, at)
+        _check(count and not zero and kind <= METADATA, 'group')
+        places = struct.unpack_from('<%dH' % count, payload, at + 16)
+        at += 16 + 2 * count
+        steps = []
+        for _ in places:
+            step, at = _varint(payload, at)
+            steps.append(step)
+        for place, step in zip(places, steps, strict=True):
+            offset += step // 2 * PAGE
+            pages = 1
+            if step & 1:
+                more, at = _varint(payload, at)
+                pages = more + 2
+            found.append(Extent(base + place * PAGE, offset, pages, disk,
+                                kind))
+    found.sort(key=lambda extent: extent.gpa)
+    for extent in found:
+        _check(extent.gpa >= end, 'order')
+        end = extent.gpa + extent.pages * PAGE
+        _check(extent.offset + extent.pages * PAGE
+               <= disks[extent.disk].size, 'extent %s' % extent)
+    return found
+
+
 def parse(data):
     """Return the Listing that `data` is from its first byte to its last."""
     all_frames = list(frames(data))
@@ -121,9 +162,10 @@ def parse(data):
         if kind == 2:
             _check(not extents and not skipped, 'order of frames')
             disks.append(_disk(len(disks), payload))
-        elif kind == 3:
+        elif kind in (3, 6):
             _check(payload, 'no extents in a frame')
-            extents += _extents(payload, disks, end)
+            extents += (_extents if kind == 3 else _compact)(payload, disks,
+                                                             end)
             end = extents[-1].gpa + extents[-1].pages * PAGE
         else:
             _check(kind == 4 and len(payload) > 16, 'type %d' % kind)

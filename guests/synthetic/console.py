@@ -47,11 +47,27 @@ def lister(terminal, what):
     ask(terminal, 'lister ' + what)
 
 
-def verify(terminal):
+def verify(terminal, disks=False):
     """Have the guest verify all its memory that has known content.
 
+    :param disks: whether it then reads all files anew, from the disks
     :returns: (bytes, number of errors, first error)
     """
-    reply = ask(terminal, 'verify cache anon')
-    return (int(reply.get('cache', 0) + reply.get('anon', 0)),
+    reply = ask(terminal, 'verify cache anon' + ' disk' * disks)
+    return (sum(int(reply.get(name, 0))
+                for name in ('cache', 'anon', 'disk')),
             int(reply.get('errors', 0)), str(reply.get('error', '')))
+
+
+def write(terminal, rate):
+    """Have the guest rewrite its files, at random places.
+
+    :param rate: KB/s, 0: as fast as it can
+    """
+    ask(terminal, 'start pagecache-writer rate=%d' % rate)
+
+
+def rest(terminal):
+    """Have the guest stop, and write back what it holds."""
+    ask(terminal, 'stop')
+    ask(terminal, 'drop')

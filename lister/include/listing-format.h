@@ -18,8 +18,8 @@
  *     8   4  length of the payload, at most LISTING_MAX_PAYLOAD
  *    12   4  number of the frame in its listing: 0, 1, 2 ...
  *
- * A listing is BEGIN, DISK for each disk, EXTENTS and SKIPPED in any order
- * and number, END.  One that does not finish with END is broken off: what
+ * A listing is BEGIN, DISK for each disk, EXTENTS, COMPACT and SKIPPED in any
+ * order and number, END.  One that does not finish with END is broken off: what
  * has arrived is still as good as any hint.
  *
  *   BEGIN (1), 64 bytes
@@ -62,6 +62,26 @@
  *   The address plus the length is below 2^63, the offset plus the length
  *   at most the size of the disk.
  *
+ *   COMPACT (6): the same in a quarter of the bytes or so, only if the host
+ *   has said that it reads them (see REQUEST).  Extents of up to 65536 pages
+ *   of memory, in groups; all extents of a frame behind those of the frames
+ *   before, and not overlapping.  At most LISTING_MAX_COMPACT_EXTENTS.
+ *     0   8  base: a guest-physical address (a multiple of 4096)
+ *     8   .  groups, to the end of the payload
+ *   A group: extents with the same disk and kind, whose offsets differ by
+ *   multiples of 4096, ascending by offset
+ *     0   1  index of the disk
+ *     1   1  kind: enum listing_kind
+ *     2   2  number of extents, not 0
+ *     4   4  0
+ *     8   8  offset of the first one, bytes (a multiple of 512)
+ *    16   .  of each: pages from the base to its address, 2 bytes
+ *     .   .  of each, a varint: pages from the offset of the one before (0 of
+ *            the first) * 2, + 1 if it is longer than a page
+ *     .   .  of each longer one, a varint: its pages - 2
+ *   A varint is 7 bits a byte, the lowest first; all bytes but the last have
+ *   bit 7 set.  8 bytes at most.
+ *
  *   SKIPPED (4), 17 .. 176 bytes: what is not listed, and why.  At most
  *   LISTING_MAX_SKIPPED.
  *     0   4  reason: enum listing_reason (a reader shows unknown ones)
@@ -98,7 +118,9 @@
  * new request ends a listing that is under way, maybe within a frame: a host
  * that has asked passes over everything until a BEGIN with its nonce.
  *
- *   REQUEST (16), 64 bytes, frame number 0
+ *   REQUEST (16), 64 bytes.  The number of the frame is LISTING_READS_COMPACT
+ *   if the host reads COMPACT frames, else 0.  Listers of earlier releases do
+ *   not look at it and send EXTENTS, which every host reads.
  *     0   4  version, 1
  *     4   4  time limit, milliseconds, 1 .. LISTING_MAX_TIME_MS
  *     8   8  nonce, not 0
@@ -133,6 +155,10 @@
 #define LISTING_MAX_EXTENTS         (1 << 24)
 #define LISTING_MAX_FRAME_EXTENTS   (LISTING_MAX_PAYLOAD / LISTING_EXTENT_LEN)
 #define LISTING_MAX_EXTENT_PAGES    4096
+/* So many fit whatever they are, each in a group of its own or not: 1024 kinds
+ * of groups and 12 bytes an extent */
+#define LISTING_MAX_COMPACT_EXTENTS 4080
+#define LISTING_READS_COMPACT       1
 #define LISTING_MAX_SKIPPED         64
 #define LISTING_MAX_TEXT            160
 #define LISTING_MAX_PCI_STEPS       8
@@ -149,6 +175,7 @@ enum listing_type {
     LISTING_EXTENTS = 3,
     LISTING_SKIPPED = 4,
     LISTING_END = 5,
+    LISTING_COMPACT = 6,
     LISTING_REQUEST = 16,
 };
 

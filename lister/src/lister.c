@@ -115,7 +115,7 @@ int lister_run(int fd, const struct lister_options *options)
 
     budget_start(&budget);
     listing_begin(&listing, fd, options->extents, sysconf(_SC_PAGESIZE),
-                  options->nonce);
+                  options->nonce, options->compact);
     disks_find(&disks);
     mounts_find(&mounts);
     for (uint32_t i = 0; i < disks.disks; i++) {

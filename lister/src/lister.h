@@ -10,6 +10,7 @@
 
 struct lister_options {
     uint64_t nonce;
+    bool compact;               /* write COMPACT frames */
     uint64_t from;                      /* guest-physical address */
     uint32_t limit_ms, memory_kib, extents, read_kib;
     /* For tests */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE
 #include "listing.h"
+#include "compact.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -76,12 +77,13 @@ static uint8_t *new_payload(struct listing *l, uint32_t length)
 }
 
 void listing_begin(struct listing *l, int fd, uint64_t max_extents,
-                   uint32_t page_size, uint64_t nonce)
+                   uint32_t page_size, uint64_t nonce, bool compact)
 {
     uint8_t *p;
 
     memset(l, 0, sizeof(*l));
     l->fd = fd;
+    l->compact = compact;
     l->max_extents = max_extents < LISTING_MAX_EXTENTS ? max_extents :
                      LISTING_MAX_EXTENTS;
     p = new_payload(l, LISTING_BEGIN_LEN);
@@ -128,23 +130,53 @@ void listing_put_disk(struct listing *l, const struct listing_disk *disk)
 
 static void send_extents(struct listing *l)
 {
-    if (l->pending) {
-        send_frame(l, LISTING_EXTENTS, l->pending * LISTING_EXTENT_LEN);
-        l->pending = 0;
+    uint32_t length = l->pending * LISTING_EXTENT_LEN;
+
+    if (l->pending && l->compact) {
+        length = compact_encode(l->payload + LISTING_HEADER_LEN, l->held,
+                                l->pending);
+        send_frame(l, LISTING_COMPACT, length);
+    } else if (l->pending) {
+        send_frame(l, LISTING_EXTENTS, length);
+    }
+    l->pending = 0;
+}
+
+static void put_extent(struct listing *l, const struct listing_extent *e)
+{
+    uint8_t *p = l->payload + LISTING_HEADER_LEN +
+                 l->pending++ * LISTING_EXTENT_LEN;
+
+    p = put(p, e->gpa | (e->pages - 1), 8);
+    put(p, e->offset | (uint64_t)e->kind << 6 | e->disk, 8);
+    if (l->pending == LISTING_MAX_FRAME_EXTENTS) {
+        send_extents(l);
+    }
+}
+
+static void hold_extent(struct listing *l, const struct listing_extent *e)
+{
+    if (l->pending && !compact_takes(&l->held[0], e)) {
+        send_extents(l);
+    }
+    l->held[l->pending++] = *e;
+    if (l->pending == LISTING_MAX_COMPACT_EXTENTS) {
+        send_extents(l);
     }
 }
 
 static void put_last(struct listing *l)
 {
     const struct listing_extent *e = &l->last;
-    uint8_t *p = l->payload + LISTING_HEADER_LEN +
-                 l->pending * LISTING_EXTENT_LEN;
 
     if (!e->pages) {
         return;
     }
-    p = put(p, e->gpa | (e->pages - 1), 8);
-    put(p, e->offset | (uint64_t)e->kind << 6 | e->disk, 8);
+    if (l->compact) {
+        hold_extent(l, e);
+    } else {
+        put_extent(l, e);
+    }
     if (e->kind == LISTING_KIND_DATA) {
         l->data_pages += e->pages;
     } else {
@@ -152,9 +184,6 @@ static void put_last(struct listing *l)
     }
     l->extents++;
     l->last.pages = 0;
-    if (++l->pending == LISTING_MAX_FRAME_EXTENTS) {
-        send_extents(l);
-    }
 }
 
 static bool joins(const struct listing_extent *a,
@@ -283,7 +312,8 @@ void listing_end(struct listing *l, enum listing_status status,
     send_frame(l, LISTING_END, LISTING_END_LEN);
 }
 
-long listing_parse_header(const uint8_t *header, uint16_t *type)
+long listing_parse_header(const uint8_t *header, uint16_t *type,
+                          uint32_t *number)
 {
     uint32_t length = get(header + 8, 4);
 
@@ -292,6 +322,7 @@ long listing_parse_header(const uint8_t *header, uint16_t *type)
         return -1;
     }
     *type = get(header + 4, 2);
+    *number = get(header + 12, 4);
     return length;
 }
 

@@ -59,21 +59,24 @@ struct listing {
     uint64_t end;               /* address behind the last one */
     uint64_t extents, max_extents;
     uint64_t data_pages, metadata_pages;
-    uint32_t pending;           /* extents in payload */
+    uint32_t pending;           /* extents in payload, or held */
+    bool compact;               /* the host reads COMPACT frames */
     struct listing_skips skips;
     uint8_t payload[LISTING_HEADER_LEN + LISTING_MAX_PAYLOAD];
+    struct listing_extent held[LISTING_MAX_COMPACT_EXTENTS];
 };
 
 struct listing_request {
     uint64_t nonce;
     uint32_t limit_ms, memory_kib, extents;
+    bool compact;               /* by the header */
 };
 
 /* Frees of control characters and of what is not ASCII, in place */
 void listing_clean(char *text);
 
 void listing_begin(struct listing *l, int fd, uint64_t max_extents,
-                   uint32_t page_size, uint64_t nonce);
+                   uint32_t page_size, uint64_t nonce, bool compact);
 void listing_put_disk(struct listing *l, const struct listing_disk *disk);
 /* False: it is not listed, as there are as many as may be, or it is outside
  * of the disk, or nobody reads on */
@@ -88,7 +91,8 @@ void listing_end(struct listing *l, enum listing_status status,
                  uint64_t cpu_us, uint64_t memory, uint64_t disk_bytes);
 
 /* The payload's length of a frame of this type; -1: not this header */
-long listing_parse_header(const uint8_t *header, uint16_t *type);
+long listing_parse_header(const uint8_t *header, uint16_t *type,
+                          uint32_t *number);
 /* NULL when all is well, else what is wrong */
 const char *listing_parse_request(const uint8_t *payload, uint32_t length,
                                   struct listing_request *request);

@@ -23,6 +23,7 @@ static const char usage[] =
 "  --reads KIB      end the listing when it had the disks read KIB (1024)\n"
 "  --from ADDRESS   begin at this address of memory, to go on where a listing\n"
 "                   of so many extents ended (0)\n"
+"  --compact        write COMPACT frames, which earlier hosts do not read\n"
 "  --nonce N        number to be repeated in the listing (0)\n"
 "  --version, --help\n";
 
@@ -46,6 +47,7 @@ int main(int argc, char **argv)
         { "reads", required_argument, NULL, 'r' },
         { "from", required_argument, NULL, 'f' },
         { "nonce", required_argument, NULL, 'n' },
+        { "compact", no_argument, NULL, 'c' },
         /* For tests */
         { "keep-privileges", no_argument, NULL, 'k' },
         { "runs", required_argument, NULL, 'R' },
@@ -91,6 +93,9 @@ int main(int argc, char **argv)
         case 'R':
             good = number(optarg, 1, UINT32_MAX, &value);
             o.runs = value;
+            break;
+        case 'c':
+            o.compact = true;
             break;
         case 'k':
             o.keep_privileges = true;

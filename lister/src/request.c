@@ -8,11 +8,16 @@
 static bool is_request(const uint8_t *frame, struct listing_request *request)
 {
     uint16_t type;
-    long length = listing_parse_header(frame, &type);
+    uint32_t number;
+    long length = listing_parse_header(frame, &type, &number);
 
-    return length == LISTING_REQUEST_LEN && type == LISTING_REQUEST &&
-           !listing_parse_request(frame + LISTING_HEADER_LEN, length,
-                                  request);
+    if (length != LISTING_REQUEST_LEN || type != LISTING_REQUEST ||
+        listing_parse_request(frame + LISTING_HEADER_LEN, length, request)) {
+        return false;
+    }
+    /* Of a later host it may be another one, which says no less */
+    request->compact = number >= LISTING_READS_COMPACT;
+    return true;
 }
 
 bool request_feed(struct request_input *in, const uint8_t *bytes, size_t count,

@@ -84,6 +84,7 @@ static void answer(struct children *c, int fd,
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     options.nonce = request->nonce;
+    options.compact = request->compact;
     options.limit_ms = request->limit_ms;
     options.memory_kib = request->memory_kib;
     options.extents = request->extents;

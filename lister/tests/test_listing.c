@@ -13,14 +13,20 @@ static struct listing l;
 static uint8_t out[1 << 20];
 static size_t length;
 
-static void begin(uint64_t max)
+static void begin_as(uint64_t max, bool compact)
 {
     static const struct listing_disk disk = {
         .size = 1 << 30, .sector = 512, .name = "vda", .serial = "s",
     };
 
-    listing_begin(&l, memfd_create("listing", 0), max, 4096, 5);
+    listing_begin(&l, memfd_create("listing", 0), max, 4096, 5,
+                  compact);
     listing_put_disk(&l, &disk);
+}
+
+static void begin(uint64_t max)
+{
+    begin_as(max, false);
 }
 
 static void end(void)
@@ -58,10 +64,11 @@ static const uint8_t *frame(uint16_t wanted, long *size)
     uint32_t number = 0;
 
     for (size_t at = 0; at + 16 <= length; at += 16 + *size, number++) {
+        uint32_t has;
         uint16_t type;
 
-        *size = listing_parse_header(out + at, &type);
-        if (*size < 0 || le(out + at + 12, 4) != number) {
+        *size = listing_parse_header(out + at, &type, &has);
+        if (*size < 0 || has != number) {
             return NULL;
         }
         if (type == wanted) {
@@ -111,6 +118,145 @@ static void joining(void)
     CHECK(p && size == 5 * 16);
     CHECK(le(p, 8) == (0x1000 | 1) && le(p + 48, 8) == (0x8000 | 4095));
     CHECK(le(p + 64, 8) == 0x8000 + 4096 * 4096);
+}
+
+static uint64_t varint(const uint8_t **p)
+{
+    uint64_t value = 0;
+    unsigned shift = 0;
+
+    do {
+        value |= (uint64_t)(**p & 0x7f) << shift;
+        shift += 7;
+    } while (*(*p)++ & 0x80);
+    return value;
+}
+
+/* Reads a COMPACT payload into sums that tell extents apart; their number */
+static unsigned read_compact(const uint8_t *p, long size, uint64_t *sum)
+{
+    const uint8_t *end = p + size;
+    uint64_t base = le(p, 8);
+    unsigned all = 0;
+
+    for (p += 8; p < end;) {
+        unsigned disk = p[0], kind = p[1], n = le(p + 2, 2);
+        uint64_t offset = le(p + 8, 8);
+        const uint8_t *at = p + 16, *lengths;
+
+        p = at + 2 * n;
+        lengths = p;
+        for (unsigned i = 0; i < n; i++) {
+            varint(&lengths);
+        }
+        for (unsigned i = 0; i < n; i++) {
+            uint64_t delta = varint(&p), pages = 1;
+
+            if (delta & 1) {
+                pages = 2 + varint(&lengths);
+            }
+            offset += delta / 2 * 4096;
+            *sum += (base + le(at + 2 * i, 2) * 4096) * 3 +
+                    offset * 7 + pages * 1000003 + disk * 11 + kind * 13;
+        }
+        p = lengths;
+        all += n;
+    }
+    return p == end ? all : 0;
+}
+
+/* All COMPACT frames of the listing; UINT32_MAX: there are others */
+static unsigned read_all_compact(uint64_t *sum, unsigned *frames)
+{
+    unsigned all = 0;
+    long size;
+
+    *sum = *frames = 0;
+    for (size_t at = 0; at + 16 <= length; at += 16 + size) {
+        uint32_t number;
+        uint16_t type;
+
+        size = listing_parse_header(out + at, &type, &number);
+        if (type == LISTING_EXTENTS) {
+            return UINT32_MAX;
+        }
+        if (type == LISTING_COMPACT) {
+            all += read_compact(out + at + 16, size, sum);
+            ++*frames;
+        }
+    }
+    return all;
+}
+
+/* Scattered over the disk, as in a machine that has been in use */
+static void compact(void)
+{
+    uint64_t wanted = 0, sum, page = 7;
+    unsigned frames, made = 0;
+
+    begin_as(LISTING_MAX_EXTENTS, true);
+    for (unsigned i = 0; i < 30000; i++) {
+        struct listing_extent e = {
+            .gpa = page * 4096, .pages = 1 + below(3),
+            .offset = below((1 << 30) / 4096 - 4) * 4096,
+        };
+
+        CHECK(listing_add(&l, &e));
+        wanted += e.gpa * 3 + e.offset * 7 + e.pages * 1000003;
+        /* Never adjoining */
+        page += e.pages + 1 + below(2);
+        made++;
+    }
+    end();
+    CHECK(length < sizeof(out));
+    CHECK(read_all_compact(&sum, &frames) == made && sum == wanted);
+    CHECK(length / made <= 5);
+    CHECK(l.extents == made && frame(LISTING_END, &(long) { 0 }));
+}
+
+/* As many groups as there can be, and the longest varints */
+static void compact_extremes(void)
+{
+    static const struct listing_disk disk = {
+        .size = INT64_MAX - 4095, .sector = 512, .name = "x",
+    };
+    uint64_t wanted = 0, sum;
+    unsigned frames, made = 0;
+
+    begin_as(LISTING_MAX_EXTENTS, true);
+    while (l.disks < LISTING_MAX_DISKS) {
+        listing_put_disk(&l, &disk);
+    }
+    for (unsigned i = 0; i < 2 * LISTING_MAX_COMPACT_EXTENTS; i++) {
+        struct listing_extent e = {
+            .gpa = (uint64_t)i * 2 * 4096, .pages = 1 + (i & 1),
+            .disk = 1 + i % 63, .kind = i / 63 % 2,
+            .offset = (uint64_t)(i / 126 % 8) * 512 +
+                      (i / 1008 % 4 * (1ull << 60)),
+        };
+
+        /* Two pages and the next one adjoin in memory, not on disk */
+        CHECK(listing_add(&l, &e));
+        wanted += e.gpa * 3 + e.offset * 7 + e.pages * 1000003 +
+                  e.disk * 11 + e.kind * 13;
+        made++;
+    }
+    end();
+    CHECK(read_all_compact(&sum, &frames) == made && sum == wanted);
+    CHECK(frames == 2);
+}
+
+/* A frame spans no more than the 2 bytes of a place can tell */
+static void compact_window(void)
+{
+    uint64_t sum;
+    unsigned frames;
+
+    begin_as(100, true);
+    CHECK(add(1, 0, 1) && add(65536, 0, 2));    /* the last one of a frame */
+    CHECK(add(65538, 0, 1));
+    end();
+    CHECK(read_all_compact(&sum, &frames) == 3 && frames == 2);
 }
 
 static void refused(void)
@@ -213,7 +359,10 @@ static void feeding(void)
             found++;
         }
     }
-    CHECK(found == 2);
+    CHECK(found == 2 && !r.compact);
+    stream[12] = 1;
+    in.used = 0;
+    CHECK(request_feed(&in, stream, 80, &r) && r.compact);
     in.used = 0;
     CHECK(request_feed(&in, stream, used, &r) && r.nonce == 3);
     CHECK(!request_feed(&in, stream, 79, &r));
@@ -223,6 +372,9 @@ int main(void)
 {
     RUN(frames);
     RUN(joining);
+    RUN(compact);
+    RUN(compact_extremes);
+    RUN(compact_window);
     RUN(refused);
     RUN(many);
     RUN(nobody_reads);

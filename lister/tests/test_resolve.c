@@ -50,7 +50,8 @@ static bool prepare(size_t part_bytes)
     };
     memset(&figures, 0, sizeof(figures));
     budget_start(&budget);
-    listing_begin(&listing, memfd_create("listing", 0), 1 << 24, 4096, 1);
+    listing_begin(&listing, memfd_create("listing", 0), 1 << 24, 4096, 1,
+                  false);
     for (uint32_t i = 0; i < disks.disks; i++) {
         listing_put_disk(&listing, &disks.disk[i]);
     }

@@ -39,6 +39,10 @@ _SCRIPT = """
 umask 077
 lister=$1 hold=$2
 shift 2
+# Listers of earlier releases would refuse it
+case $("$lister" --help 2>&1) in
+    *--compact*) set -- --compact "$@" ;;
+esac
 file=$(mktemp /dev/shm/page-cache.XXXXXX) || exit
 exec 9<>"$file"
 rm -f "$file"

@@ -29,7 +29,11 @@ MAX_PCI_STEPS = 8
 MAX_TIME_MS = 600000
 MIN_MEMORY_KIB = 4096
 
-BEGIN, DISK, EXTENTS, SKIPPED, END, REQUEST = 1, 2, 3, 4, 5, 16
+BEGIN, DISK, EXTENTS, SKIPPED, END, COMPACT, REQUEST = 1, 2, 3, 4, 5, 6, 16
+#: In the number of a request's frame: this host reads COMPACT.
+READS_COMPACT = 1
+#: Extents in a COMPACT frame.
+MAX_COMPACT_EXTENTS = 4080
 
 BUSES = ('unknown', 'virtio-blk', 'scsi', 'nvme')
 KINDS = ('data', 'metadata')
@@ -143,7 +147,7 @@ class Request:
     def encode(self) -> bytes:
         """Return the frame as bytes."""
         return HEADER.pack(
-            MAGIC, REQUEST, 0, REQUEST_PAYLOAD.size, 0
+            MAGIC, REQUEST, 0, REQUEST_PAYLOAD.size, READS_COMPACT
         ) + REQUEST_PAYLOAD.pack(VERSION, self.time_ms, self.nonce,
                                  self.memory_kib, self.extents, b'')
 

@@ -18,6 +18,7 @@ import typing
 
 import numpy
 
+from nova_dedup_migrate.pagecache import compact
 from nova_dedup_migrate.pagecache import listingformat as form
 
 _WORD = numpy.dtype('<u8')
@@ -162,7 +163,15 @@ class ListingParser:
 
     def _take(self, payload: memoryview) -> None:
         # A copy: the buffer of the view is reused.
-        words = numpy.frombuffer(payload, _WORD).reshape(-1, 2).copy()
+        self._add(numpy.frombuffer(payload, _WORD).reshape(-1, 2).copy())
+
+    def _take_compact(self, payload: memoryview) -> None:
+        words = compact.decode(payload)
+        if self.extents + len(words) > self._max_extents:
+            form.refuse('more than %d extents', self._max_extents)
+        self._add(words)
+
+    def _add(self, words: numpy.ndarray) -> None:
         some = Extents.of_words(words)
         self._check(some)
         ends = some.gpa + some.length
@@ -201,6 +210,7 @@ _HANDLERS: dict[int, typing.Callable[[ListingParser, memoryview], None]] = {
     form.BEGIN: ListingParser._begin,
     form.DISK: ListingParser._disk,
     form.EXTENTS: ListingParser._take,
+    form.COMPACT: ListingParser._take_compact,
     form.SKIPPED: ListingParser._skip,
     form.END: ListingParser._finish,
 }

@@ -167,7 +167,7 @@ class FileSystemTest(ListerCase):
                   'helper age /mnt/files 150 300 8', timeout=600)
         flags = guest.page_flags()
         whole = guest.list()
-        found = guest.list('--memory 16384 --runs 500')
+        found = guest.list('--memory 16384 --runs 500 --compact')
         self.assertEqual((WHOLE, WHOLE), (whole.status, found.status))
         self.assertLess(found.pages, 3 * len(found.extents))
         self.assertLess(found.numbers['memory'], 16 << 20)

@@ -53,6 +53,40 @@ def extents(*given):
         for gpa, pages, offset, number, *kind in given)
 
 
+def varint(number):
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7f | 0x80)
+        number >>= 7
+    return bytes(out) + bytes([number])
+
+
+def group(given, base, **wrong):
+    """Return a group of (gpa, pages, offset, disk, kind), all the same."""
+    given = sorted(given, key=lambda one: one[2])
+    _, _, first, number, kind = given[0]
+    values = {'disk': number, 'kind': kind, 'count': len(given), 'zero': 0,
+              'first': first, **wrong}
+    steps, lengths, last = b'', b'', first
+    for _, pages, offset, _, _ in given:
+        steps += varint((offset - last) // 4096 << 1 | (pages > 1))
+        lengths += varint(pages - 2) if pages > 1 else b''
+        last = offset
+    return (struct.pack('<BBHIQ', *values.values())
+            + b''.join(struct.pack('<H', (one[0] - base) // 4096)
+                       for one in given) + steps + lengths)
+
+
+def compact(*given, base=None):
+    """Return the payload of a COMPACT frame of such extents."""
+    base = min(one[0] for one in given) if base is None else base
+    groups = {}
+    for one in given:
+        groups.setdefault((one[3], one[4], one[2] % 4096), []).append(one)
+    return struct.pack('<Q', base) + b''.join(
+        group(groups[key], base) for key in sorted(groups))
+
+
 def skipped(text, reason=1, pages=0, zero=0):
     return form.SKIPPED_PAYLOAD.pack(reason, zero, pages) + text.encode()
 

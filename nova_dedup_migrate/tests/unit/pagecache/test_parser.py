@@ -89,7 +89,7 @@ class GoodTest(base.TestCase):
 
     def test_request(self):
         data = form.Request(5, 1000, 8192, 100).encode()
-        self.assertEqual((form.REQUEST, 64, 0),
+        self.assertEqual((form.REQUEST, 64, form.READS_COMPACT),
                          form.decode_header(data[:16]))
         self.assertEqual(struct.pack('<IIQII', 1, 1000, 5, 8192, 100)
                          + bytes(40), data[16:])
@@ -125,12 +125,13 @@ class RefusedTest(base.TestCase):
                 ('65537 bytes', listings.frame(1, 0, good, length=65537)),
                 ('frame 1 instead', listings.frame(1, 1, good)),
                 ('type 2', listings.frame(2, 0, good)),
-                ('type 16', form.Request(1).encode()),
+                ('type 16', listings.frame(
+                    16, 0, form.Request(1).encode()[16:])),
                 ('BEGIN of 63', listings.frame(1, 0, good[:-1])),
                 ('BEGIN of 0', listings.frame(1, 0, b''))):
             self.refused(what, data)
         self.frames('frame 1 of type 1', (form.BEGIN, good))
-        self.frames('unknown type 6', (6, b''))
+        self.frames('unknown type 7', (7, b''))
         self.frames('unknown type 16', (16, b''))
 
     def test_a_header_is_refused_before_its_payload(self):
@@ -309,7 +310,15 @@ class FuzzTest(base.TestCase):
         good = [rich(0)[0], listings.small(), listings.small(
             skips=('one', 'two'), given=[(number * 65536, number % 16 + 1,
                                           number * 8192, 0)
-                                         for number in range(40)])]
+                                         for number in range(40)]),
+            listings.listing(
+                (form.BEGIN, listings.begin()),
+                (form.DISK, listings.disk(0, listings.VDA)),
+                (form.COMPACT, listings.compact(*(
+                    (number * 12288, number % 3 + 1,
+                     number * 7919 % 1000 * 4096, 0, number % 2)
+                    for number in range(300)))),
+                (form.END, listings.end()))]
         until = time.monotonic() + self.budget
         accepted = refused = 0
         for seed in range(20000):
