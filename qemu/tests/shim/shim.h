@@ -216,13 +216,14 @@ typedef enum DedupCopy {
 } DedupCopy;
 typedef struct DedupDiskList DedupDiskList;
 typedef struct DedupHintsInfo DedupHintsInfo;
+typedef struct DedupIndexInfo DedupIndexInfo;
 typedef struct DedupSourceInfo DedupSourceInfo;
 typedef struct DedupRefusedDiskList DedupRefusedDiskList;
 typedef struct DedupIncomingInfo {
     bool active, has_refused;
     DedupRefusedDiskList *refused;
-    uint64_t record_pages, fetched_pages, superseded_pages, nack_digest,
-        nack_io, reads, bytes_read, read_ns, max_read_ns, backlog,
+    uint64_t record_pages, fetched_pages, superseded_pages, lazy_pages,
+        hurried_reads, nack_digest, nack_io, reads, bytes_read, read_ns, max_read_ns, backlog,
         compressed_pages, compressed_bytes, compression_ns;
     uint32_t compression_threads;
 } DedupIncomingInfo;
@@ -237,12 +238,19 @@ typedef struct DedupIncomingInfo {
 #define migrate_colo()                              false
 #define migrate_mapped_ram()                        false
 bool migrate_multifd(void);
+#define migrate_postcopy_ram()                      true
+#define RAM_CHANNEL_PRECOPY                         0
+#define qemu_ram_pagesize(rb)                       4096
 #define migrate_ram_is_ignored(rb)                  false
 #define trace_dedup_incoming_stop(fetched, live)    ((void)0)
 
 MigrationIncomingState *migration_incoming_get_current(void);
 RAMBlock *qemu_ram_block_by_name(const char *name);
 void ramblock_recv_bitmap_set_offset(RAMBlock *rb, uint64_t offset);
+bool ramblock_recv_bitmap_test_byte_offset(RAMBlock *rb, uint64_t offset);
+bool ramblock_recv_bitmap_test(RAMBlock *rb, void *host);
+int postcopy_place_page(MigrationIncomingState *mis, void *host, void *from,
+                        RAMBlock *rb);
 unsigned qemu_get_be16(QEMUFile *f);
 unsigned qemu_get_be32(QEMUFile *f);
 size_t qemu_get_buffer(QEMUFile *f, uint8_t *buf, size_t size);

@@ -121,7 +121,7 @@ class Rig:
             self.guest.read(page, sector + number * step, drive)
 
     def migrate(self, arm=True, copy='shared', resend=False, disks=(),
-                records=True, compression=None, **given):
+                records=True, compression=None, lazy=True, **given):
         """Begin; it does not end before finish().
 
         Without resending, unless asked for: what is outstanding stays so
@@ -133,7 +133,8 @@ class Rig:
         self.armed = arm
         if arm:
             self.source.arm_dedup(copy=copy, resend=resend, disks=disks,
-                                  records=records, compression=compression)
+                                  records=records, compression=compression,
+                                  lazy=lazy)
         self.migration = self.source.migrate(
             self.destination, options.MigrationOptions(**given))
         return self.migration

@@ -10,17 +10,23 @@ HUNG = 'fetch-delay-us=100000000'
 _USERFAULT = pathlib.Path('/proc/sys/vm/unprivileged_userfaultfd')
 
 
+def require_userfault(test):
+    """Skip the test if there can be no post-copy here."""
+    if not _USERFAULT.exists():
+        test.skipTest('the kernel has no userfaultfd')
+
+
 class PostcopyTest(case.MigrationCase):
+    """Without lazy fetches, unless a test is about a peer's."""
 
     def setUp(self):
-        if not _USERFAULT.exists():
-            self.skipTest('the kernel has no userfaultfd')
+        require_userfault(self)
         super().setUp()
 
     def scenario(self, inject='', wait=None, recover=False, **migration):
         one = self.begun(inject=inject, migration={
             'postcopy': True, 'max_postcopy_bandwidth': 1 << 20,
-            **migration})
+            'lazy': False, **migration})
         (wait or (lambda rig: rig.recorded(len(PAGES))))(one)
         one.migration.start_postcopy()
         if recover:
@@ -66,7 +72,7 @@ class PostcopyTest(case.MigrationCase):
     def test_what_is_missing_is_noticed(self):
         """A page neither fetched nor to be sent: the guest must not run."""
         one = self.begun(inject=HUNG, source_inject='no-redirty', migration={
-            'postcopy': True})
+            'postcopy': True, 'lazy': False})
         one.recorded(len(PAGES))
         one.source.qmp('migrate-start-postcopy')
         self.eventually(lambda: 'neither fetched nor sent'

@@ -47,6 +47,24 @@ void dedup_source_start(MigrationState *s);
 bool dedup_source_iterate(QEMUFile *f);
 
 /*
+ * Post-copy begins, as finish(); with a destination that can do it, records
+ * go on.  Same context as finish().
+ */
+void dedup_source_postcopy(void);
+
+/* Post-copy was interrupted and is being recovered.  Likewise. */
+void dedup_source_interrupted(void);
+
+/* The destination requests a page: do not wait for answers.  Any thread. */
+void dedup_source_requested(void);
+
+/*
+ * It requested page @page of @rb: if a record is outstanding, the page is
+ * dirty again, and its content goes.  With the dirty bitmap's mutex held.
+ */
+void dedup_source_claim(RAMBlock *rb, unsigned long page);
+
+/*
  * Try to send page @page of @rb, just taken out of the dirty bitmap, as a
  * record.  False: the caller sends its content, and whatever record is
  * outstanding for it no longer counts.  Same context as iterate().
@@ -147,8 +165,8 @@ static inline void dedup_incoming_supersede(RAMBlock *rb, ram_addr_t offset,
 }
 
 /*
- * No fetch may touch guest memory from here on: post-copy begins, or the
- * memory phase is over.  Does not wait for storage.  Idempotent.
+ * No fetch may touch guest memory from here on: post-copy begins or is
+ * interrupted, or the memory phase is over.  Does not wait for storage.  Idempotent.
  */
 void dedup_incoming_stop(void);
 
@@ -163,6 +181,46 @@ void dedup_incoming_discard(RAMBlock *rb, uint64_t start, uint64_t length);
  * neither fetched nor sent.
  */
 int dedup_incoming_finish(void);
+
+/*
+ * As finish(), and post-copy begins: records may come again, if that is
+ * agreed upon.  Migration coroutine, before any page is placed.
+ */
+int dedup_incoming_listen(void);
+
+/*
+ * Around the placing of a page in post-copy.  False: it is in place already,
+ * do nothing.  Any thread.
+ */
+extern bool dedup_incoming_lazy;
+bool dedup_lazy_begin(RAMBlock *rb, void *host);
+void dedup_lazy_end(RAMBlock *rb, void *host);
+
+static inline bool dedup_incoming_place_begin(RAMBlock *rb, void *host)
+{
+    return !unlikely(qatomic_read(&dedup_incoming_lazy)) ||
+           dedup_lazy_begin(rb, host);
+}
+
+static inline void dedup_incoming_place_end(RAMBlock *rb, void *host)
+{
+    if (unlikely(qatomic_read(&dedup_incoming_lazy))) {
+        dedup_lazy_end(rb, host);
+    }
+}
+
+/* Parse one element, in post-copy; 0 or -errno.  Listen thread. */
+int dedup_lazy_load(QEMUFile *f, int channel);
+
+/* A page is needed and will be requested: read it at once.  Any thread. */
+void dedup_lazy_fault(RAMBlock *rb, ram_addr_t offset);
+
+static inline void dedup_incoming_fault(RAMBlock *rb, ram_addr_t offset)
+{
+    if (unlikely(qatomic_read(&dedup_incoming_lazy))) {
+        dedup_lazy_fault(rb, offset);
+    }
+}
 
 /* The RAM's tables go away.  BQL. */
 void dedup_incoming_cleanup(void);

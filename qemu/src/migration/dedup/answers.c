@@ -47,6 +47,8 @@ static int by_id(const void *a, const void *b)
 /* The socket below the return path, -1 if there is none */
 static int return_path_fd(MigrationIncomingState *mis)
 {
+    /* Post-copy that is interrupted closes it */
+    QEMU_LOCK_GUARD(&mis->rp_mutex);
     QIOChannel *ioc = mis->to_src_file ? qemu_file_get_ioc(mis->to_src_file)
                                        : NULL;
 

@@ -79,7 +79,7 @@ void qmp_x_dedup_arm(bool has_copy, DedupCopy copy, bool has_disks,
                      DedupDiskList *disks, bool has_resend, bool resend,
                      bool has_fetch_rate, uint64_t fetch_rate,
                      bool has_fetch_iops, uint32_t fetch_iops,
-                     bool has_records, bool records,
+                     bool has_records, bool records, bool has_lazy, bool lazy,
                      DedupCompression *compression, Error **errp)
 {
     DedupLimits limits = {
@@ -105,7 +105,7 @@ void qmp_x_dedup_arm(bool has_copy, DedupCopy copy, bool has_disks,
     }
     if (dedup_source_arm(has_copy, copy, has_disks ? disks : NULL,
                          !has_resend || resend, !has_records || records,
-                         &limits, errp)) {
+                         has_lazy && lazy, &limits, errp)) {
         dedup_compress_want(compression, threads, level);
     }
 }
@@ -132,6 +132,7 @@ DedupInfo *qmp_query_x_dedup(Error **errp)
     info->hints = g_new0(DedupHintsInfo, 1);
     dedup_hints_query(info->hints);
     dedup_map_query(info->hints);
+    info->index = dedup_index_query();
     info->source = dedup_source_query();
     info->incoming = dedup_incoming_query();
     return info;
@@ -152,7 +153,7 @@ void hmp_x_dedup_arm(Monitor *mon, const QDict *qdict)
 
     qmp_x_dedup_arm(true, own ? DEDUP_COPY_OWN : DEDUP_COPY_SHARED, false,
                     NULL, false, false, false, 0, false, 0, false, false,
-                    NULL, &err);
+                    false, false, NULL, &err);
     hmp_handle_error(mon, err);
 }
 
@@ -164,17 +165,28 @@ void hmp_x_dedup_disarm(Monitor *mon, const QDict *qdict)
 void hmp_info_dedup(Monitor *mon, const QDict *qdict)
 {
     DedupInfo *info = qmp_query_x_dedup(NULL);
+    DedupIndexInfo *x = info->index;
     DedupSourceInfo *s = info->source;
     DedupIncomingInfo *d = info->incoming;
 
     monitor_printf(mon, "tracking: %s\n", info->tracking ? "on" : "off");
     monitor_printf(mon, "hints: %" PRIu64 " pages, %" PRIu64 " bytes; map %s"
-                   " (%" PRIu64 " pages, %" PRIu64 " skipped)%s%s\n",
+                   " (%" PRIu64 " pages, %" PRIu64 " kept, %" PRIu64
+                   " skipped)%s%s\n",
                    info->hints->pages, info->hints->memory_bytes,
                    DedupMapState_str(info->hints->map_state),
-                   info->hints->map_pages, info->hints->map_skipped,
+                   info->hints->map_pages, info->hints->map_kept,
+                   info->hints->map_skipped,
                    info->hints->map_error ? ": " : "",
                    info->hints->map_error ?: "");
+    if (x) {
+        monitor_printf(mon, "index: %s, %" PRIu64 " of %" PRIu64 " pages "
+                       "found, %" PRIu64 " changed; %" PRIu64 " of %" PRIu64
+                       " bytes done%s%s\n", DedupIndexState_str(x->state),
+                       x->found_pages, x->pages, x->changed_pages,
+                       x->done_bytes, x->bytes, x->reason ? ": " : "",
+                       x->reason ?: "");
+    }
     if (s) {
         monitor_printf(mon, "source: %s%s%s\n", DedupSourceState_str(s->state),
                        s->reason ? ": " : "", s->reason ?: "");
@@ -219,6 +231,7 @@ void dedup_init(void)
 {
     dedup_inject_init();
     dedup_hints_init();
+    dedup_index_init();
     dedup_source_init();
     dedup_disk_seed_init();
 }

@@ -9,14 +9,16 @@
  *
  *   hints.c      which place each page was read from or written to last
  *   map.c        the same from outside (the guest's page cache)
+ *   index.c      the same by content; index-memory.c  of the pages,
+ *                index-disks.c  of the disks, content-table.c  to match them
  *   sample.c     how many of them still hold
  *   resolver.c   guest offsets -> offsets in the nodes of the backing chain
  *   source.c     the course of a migration; source-*.c  its records, answers,
- *                beginning and end
+ *                beginning and end, and post-copy
  *   outstanding.c  records not answered; deferred.c  pages put off;
  *   pace.c       waiting or sending
  *   incoming.c   the destination's pages: waiting, being placed, superseded
- *   incoming-load.c  what arrives there
+ *   incoming-load.c  what arrives there; incoming-lazy.c  in post-copy
  *   fetch.c      the destination's reads; fetch-queue.c  their order;
  *   fetch-nodes.c  the disks they are from
  *   answers.c    the destination's answers
@@ -33,8 +35,9 @@
  *
  * 2. A record counts for nothing until it is answered.  An outstanding page
  *    is a dirty page: it adds to what is pending, and at the switch-over
- *    (or the start of post-copy) it is sent in full.  So storage that is
- *    slow, gone or wrong can neither delay nor falsify the hand-over.
+ *    (or the start of post-copy, or its end, or when the guest there wants
+ *    it) it is sent in full.  So storage that is slow, gone or wrong can
+ *    neither delay nor falsify the hand-over.
  *
  * A page on the source, between two synchronisations of the dirty bitmap:
  *
@@ -142,6 +145,12 @@ bool dedup_tracking(void);
 bool dedup_hint_get(DedupRam *dr, uint64_t page, DedupHint *hint);
 void dedup_hint_set(DedupRam *dr, uint64_t page, unsigned slot,
                     uint64_t sector, uint16_t fingerprint);
+/*
+ * As set(), from another source than the guest's I/O: a hint that has a
+ * fingerprint stays.  Whether it was set.
+ */
+bool dedup_hint_fill(DedupRam *dr, uint64_t page, unsigned slot,
+                     uint64_t sector, uint16_t fingerprint);
 void dedup_hint_drop(DedupRam *dr, uint64_t page, uint64_t word);
 /* First page at or after @page that may have a hint; dr->pages if none */
 uint64_t dedup_hint_next(DedupRam *dr, uint64_t page);
@@ -200,6 +209,10 @@ BlockBackend *dedup_blk_by_device(const char *id, Error **errp);
 void dedup_map_load(int fd, Error **errp);
 void dedup_map_query(DedupHintsInfo *info);
 
+/* Content index */
+DedupIndexInfo *dedup_index_query(void);        /* NULL: there was none */
+void dedup_index_init(void);
+
 /* What the destination may take of its storage, a second; 0: no limit */
 typedef struct DedupLimits {
     uint64_t bytes;
@@ -208,8 +221,8 @@ typedef struct DedupLimits {
 
 /* Source.  Each under the BQL. */
 bool dedup_source_arm(bool has_copy, DedupCopy copy, DedupDiskList *disks,
-                      bool resend, bool records, const DedupLimits *limits,
-                      Error **errp);
+                      bool resend, bool records, bool lazy,
+                      const DedupLimits *limits, Error **errp);
 void dedup_source_disarm(void);
 DedupSourceInfo *dedup_source_query(void);
 void dedup_source_init(void);
@@ -253,6 +266,13 @@ uint64_t dedup_fetch_rate(DedupFetch *f);
 void dedup_fetch_query(DedupFetch *f, DedupIncomingInfo *info);
 /* Begin no more reads.  Any thread. */
 void dedup_fetch_halt(DedupFetch *f);
+/*
+ * Begin to read again, for post-copy: the guest's nodes are not read from any
+ * more, and dedup_fetch_hurry() finds records.
+ */
+void dedup_fetch_lazy(DedupFetch *f);
+/* A vCPU waits for the page of record @id: read it next.  Any thread. */
+void dedup_fetch_hurry(DedupFetch *f, uint32_t id);
 /* Disks of which not all can be read here, and why.  BQL. */
 DedupRefusedDiskList *dedup_fetch_refused(DedupFetch *f);
 /* Returns at once; reads under way end by themselves and free @f.  BQL. */
@@ -283,6 +303,7 @@ typedef struct DedupInject {
     uint32_t answer_delay_us;   /* before each message of answers */
     uint32_t window;            /* outstanding records at most; 0: as usual */
     uint32_t hold_below_ms;     /* downtime limit that allows a switch-over */
+    uint32_t hold_postcopy_ms;  /* post-copy takes so long, at least */
     uint32_t compress_delay_us; /* a page, once a batch has been copied */
     uint32_t inflate_delay_us;  /* a page, before a batch is placed */
     bool no_answers;            /* never answer */
@@ -299,6 +320,8 @@ typedef struct DedupInject {
     bool trust_acks;            /* BREAKS: stale answers count */
     bool no_compare;            /* BREAKS: any hint sampled is valid */
     bool no_inflate_wait;       /* BREAKS: likewise at the destination */
+    bool no_claim;              /* leave pages requested to storage */
+    bool no_atomic_place;       /* BREAKS: overwrite what post-copy placed */
 } DedupInject;
 extern DedupInject dedup_inject;
 void dedup_inject_init(void);

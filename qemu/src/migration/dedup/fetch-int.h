@@ -34,6 +34,8 @@ int coroutine_fn dedup_target_read(DedupTarget *t, uint64_t start,
                                    uint64_t len, void *buf);
 /* Let reads fail that hang, if that can be done.  Main loop. */
 void dedup_target_cut(DedupTarget *t);
+/* Is the guest's own node read from? */
+bool dedup_target_is_guests(DedupTarget *t);
 /* Main loop, when nothing is being read */
 void dedup_target_free(DedupTarget *t);
 
@@ -57,6 +59,12 @@ struct DedupFetch {
     bool opened;
     unsigned ref;                       /* owner, bottom halves, reads */
 
+    /* Post-copy, under the lock */
+    bool lazy;                          /* also read without it */
+    DedupFetchRecord **ring;            /* by id, in chunks */
+    GArray *hurried;                    /* DedupFetchRecord */
+    unsigned hurrying;                  /* IOThread: being read */
+
     bool stopped;                       /* atomic */
     bool kicked;                        /* atomic */
 
@@ -72,7 +80,7 @@ struct DedupFetch {
     QEMUTimer *timer;                   /* wakes up then; from open to free */
 
     uint64_t rate;                      /* atomic */
-    Stat64 backlog, reads, bytes, read_ns, max_read_ns;
+    Stat64 backlog, reads, bytes, read_ns, max_read_ns, hurries;
 };
 
 /* One read and the records it serves */
@@ -80,6 +88,7 @@ typedef struct DedupFetchRun {
     DedupFetch *f;
     DedupTarget *target;
     uint64_t start, end;                /* aligned */
+    bool hurried;
     unsigned n;
     DedupFetchRecord recs[];
 } DedupFetchRun;
@@ -100,6 +109,10 @@ static inline void dedup_fetch_refuse(DedupFetch *f,
 /* Look at the queue soon.  Any thread; not before the nodes are open. */
 void dedup_fetch_kick(DedupFetch *f);
 
+/* A page that a vCPU waits for; NULL: none.  IOThread. */
+DedupFetchRun *dedup_fetch_next_hurried(DedupFetch *f);
+/* Frees what these need */
+void dedup_fetch_queue_free(DedupFetch *f);
 /* What to read next, at most @max bytes; NULL: nothing.  IOThread. */
 DedupFetchRun *dedup_fetch_next_run(DedupFetch *f, uint64_t max);
 

@@ -57,6 +57,7 @@ bool dedup_fetch_locate(DedupFetch *f, DedupFetchRecord *rec)
     DedupFetchDisk *d = g_ptr_array_index(f->disks, rec->disk);
     uint64_t guest = rec->sector * DEDUP_SECTOR;
     const DedupExtent *e;
+    DedupTarget *t;
 
     if (d->copy == DEDUP_COPY_OWN) {
         rec->target = 0;
@@ -70,8 +71,10 @@ bool dedup_fetch_locate(DedupFetch *f, DedupFetchRecord *rec)
         rec->target = target_index(e->depth, e->node);
         rec->offset = e->host + (guest - e->start);
     }
-    return rec->target < d->targets->len &&
-           g_ptr_array_index(d->targets, rec->target);
+    t = rec->target < d->targets->len
+        ? g_ptr_array_index(d->targets, rec->target) : NULL;
+    /* When the guest starts, its nodes are activated and drained */
+    return t && !(qatomic_read(&f->lazy) && dedup_target_is_guests(t));
 }
 
 DedupTarget *dedup_fetch_target(DedupFetch *f, const DedupFetchRecord *rec)

@@ -18,6 +18,110 @@
 
 #define GAP_MAX     (64 * 1024)
 
+/* Post-copy: records by id, as many as a source has outstanding */
+#define RING        (1024 * 1024)
+#define RING_CHUNK  4096
+#define HURRIED_MAX 1024
+
+/* With the lock held */
+static void remember(DedupFetch *f, const DedupFetchRecord *rec)
+{
+    unsigned at = rec->id % RING;
+    DedupFetchRecord **chunk = &f->ring[at / RING_CHUNK];
+
+    if (!*chunk) {
+        *chunk = g_new0(DedupFetchRecord, RING_CHUNK);
+    }
+    (*chunk)[at % RING_CHUNK] = *rec;
+}
+
+void dedup_fetch_lazy(DedupFetch *f)
+{
+    bool opened;
+
+    WITH_QEMU_LOCK_GUARD(&f->lock) {
+        f->ring = g_new0(DedupFetchRecord *, RING / RING_CHUNK);
+        f->hurried = g_array_new(false, false, sizeof(DedupFetchRecord));
+        qatomic_set(&f->lazy, true);
+        qatomic_set(&f->stopped, false);
+        opened = f->opened;
+    }
+    if (opened) {
+        dedup_fetch_kick(f);
+    }
+}
+
+void dedup_fetch_hurry(DedupFetch *f, uint32_t id)
+{
+    DedupFetchRecord *chunk, *rec;
+
+    WITH_QEMU_LOCK_GUARD(&f->lock) {
+        chunk = f->ring[id % RING / RING_CHUNK];
+        rec = chunk ? &chunk[id % RING_CHUNK] : NULL;
+        if (!f->opened || !rec || rec->id != id ||
+            f->hurried->len == HURRIED_MAX) {
+            return;
+        }
+        g_array_append_val(f->hurried, *rec);
+        stat64_add(&f->backlog, 1);
+    }
+    dedup_fetch_kick(f);
+}
+
+void dedup_fetch_queue_free(DedupFetch *f)
+{
+    for (unsigned i = 0; f->ring && i < RING / RING_CHUNK; i++) {
+        g_free(f->ring[i]);
+    }
+    g_free(f->ring);
+    g_array_unref(f->inbox);
+    g_array_unref(f->gen);
+    g_clear_pointer(&f->hurried, g_array_unref);
+}
+
+static DedupFetchRun *new_run(DedupFetch *f, const DedupFetchRecord *rec,
+                              unsigned n, uint64_t end)
+{
+    DedupFetchRun *run = g_malloc0(sizeof(*run) + n * sizeof(*rec));
+
+    run->f = f;
+    run->target = dedup_fetch_target(f, rec);
+    run->start = ROUND_DOWN(rec->offset, DEDUP_READ_ALIGN);
+    run->end = ROUND_UP(end, DEDUP_READ_ALIGN);
+    run->n = n;
+    memcpy(run->recs, rec, n * sizeof(*rec));
+    return run;
+}
+
+/* The oldest; false: there is none */
+static bool take_hurried(DedupFetch *f, DedupFetchRecord *rec)
+{
+    QEMU_LOCK_GUARD(&f->lock);
+    if (!f->hurried || !f->hurried->len) {
+        return false;
+    }
+    *rec = g_array_index(f->hurried, DedupFetchRecord, 0);
+    g_array_remove_index(f->hurried, 0);
+    return true;
+}
+
+DedupFetchRun *dedup_fetch_next_hurried(DedupFetch *f)
+{
+    DedupFetchRecord rec;
+    DedupFetchRun *run;
+
+    while (take_hurried(f, &rec)) {
+        /* What cannot be read is left to the queue it is in as well */
+        if (dedup_incoming_wanted(f, &rec) && dedup_fetch_locate(f, &rec)) {
+            run = new_run(f, &rec, 1, rec.offset + DEDUP_PAGE_SIZE);
+            run->hurried = true;
+            return run;
+        }
+        dedup_fetch_settle(f, 1);
+    }
+    return NULL;
+}
+
 void dedup_fetch_add(DedupFetch *f, const DedupFetchRecord *recs, unsigned n)
 {
     bool opened;
@@ -28,6 +132,9 @@ void dedup_fetch_add(DedupFetch *f, const DedupFetchRecord *recs, unsigned n)
     stat64_add(&f->backlog, n);
     WITH_QEMU_LOCK_GUARD(&f->lock) {
         g_array_append_vals(f->inbox, recs, n);
+        for (unsigned i = 0; f->lazy && i < n; i++) {
+            remember(f, &recs[i]);
+        }
         opened = f->opened;
     }
     if (opened) {
@@ -97,7 +204,6 @@ DedupFetchRun *dedup_fetch_next_run(DedupFetch *f, uint64_t max)
     DedupFetchRecord *rec;
     unsigned first, n = 1;
     uint64_t end;
-    DedupFetchRun *run;
 
     for (;;) {
         if (f->at == f->gen->len) {
@@ -128,12 +234,5 @@ DedupFetchRun *dedup_fetch_next_run(DedupFetch *f, uint64_t max)
         n++;
     }
     rec = &g_array_index(f->gen, DedupFetchRecord, first);
-    run = g_malloc(sizeof(*run) + n * sizeof(*rec));
-    run->f = f;
-    run->target = dedup_fetch_target(f, rec);
-    run->start = ROUND_DOWN(rec->offset, DEDUP_READ_ALIGN);
-    run->end = ROUND_UP(end, DEDUP_READ_ALIGN);
-    run->n = n;
-    memcpy(run->recs, rec, n * sizeof(*rec));
-    return run;
+    return new_run(f, rec, n, end);
 }

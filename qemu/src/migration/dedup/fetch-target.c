@@ -41,6 +41,7 @@ struct DedupTarget {
     QemuMutex lock;
     int fd;                     /* NOT_OPEN, or -errno of the attempt */
     BlockBackend *blk;          /* if there is no path */
+    bool guests;                /* it is a node of the guest's */
     char *yank;                 /* our own node, to cut its connection */
 };
 
@@ -146,6 +147,7 @@ static DedupTarget *target_of_node(BlockDriverState *bs, Error **errp)
     blk_set_allow_aio_context_change(blk, true);
     t = target_new();
     t->blk = blk;
+    t->guests = true;
     return t;
 }
 
@@ -169,6 +171,9 @@ static DedupTarget *target_own_node(BlockDriverState *of, AioContext *ctx,
         return NULL;
     }
     t = target_of_node(bs, errp);
+    if (t) {
+        t->guests = false;
+    }
     if (t && blk_set_aio_context(t->blk, ctx, errp) < 0) {
         dedup_target_free(t);
         t = NULL;
@@ -264,6 +269,11 @@ DedupTarget *dedup_target_own(BlockDriverState *bs, Error **errp)
         return NULL;
     }
     return target_of_node(bs, errp);
+}
+
+bool dedup_target_is_guests(DedupTarget *t)
+{
+    return t->guests;
 }
 
 void dedup_target_cut(DedupTarget *t)

@@ -26,6 +26,7 @@
 #include "trace.h"
 
 #define DEPTH           16
+#define HURRY_DEPTH     32              /* beside these */
 #define INFLIGHT_MIN    (256 * 1024)
 #define RATE_NS         (100 * SCALE_MS)
 #define BURST_NS        (10 * SCALE_MS)
@@ -41,8 +42,7 @@ static void fetch_free_bh(void *opaque)
     if (f->iothread) {
         iothread_destroy(f->iothread);
     }
-    g_array_unref(f->inbox);
-    g_array_unref(f->gen);
+    dedup_fetch_queue_free(f);
     qemu_mutex_destroy(&f->lock);
     g_free(f);
 }
@@ -162,9 +162,13 @@ static void coroutine_fn fetch_co(void *opaque)
     }
     trace_dedup_fetch_read(run->start, len, run->n, ret);
     qemu_vfree(buf);
+    if (run->hurried) {
+        f->hurrying--;
+    } else {
+        f->inflight--;
+        f->inflight_bytes -= len;
+    }
     g_free(run);
-    f->inflight--;
-    f->inflight_bytes -= len;
     dedup_fetch_kick(f);
     fetch_unref(f);
 }
@@ -216,6 +220,13 @@ static void limit_passed(void *opaque)
     dedup_fetch_kick(opaque);
 }
 
+static void start(DedupFetch *f, DedupFetchRun *run)
+{
+    charge(f, run->end - run->start);
+    fetch_ref(f);
+    qemu_coroutine_enter(qemu_coroutine_create(fetch_co, run));
+}
+
 /* IOThread */
 static void pump_bh(void *opaque)
 {
@@ -225,14 +236,19 @@ static void pump_bh(void *opaque)
 
     qatomic_set(&f->kicked, false);
     smp_mb();                   /* pairs with the xchg: no wake-up is lost */
+    /* The source sends these as well; should storage hang, it does alone */
+    while (!qatomic_read(&f->stopped) && f->hurrying < HURRY_DEPTH &&
+           (run = dedup_fetch_next_hurried(f))) {
+        f->hurrying++;
+        stat64_add(&f->hurries, 1);
+        start(f, run);
+    }
     while (!qatomic_read(&f->stopped) && f->inflight < DEPTH &&
            (max = inflight_max(f)) > f->inflight_bytes && may_read(f) &&
            (run = dedup_fetch_next_run(f, MIN(DEDUP_READ_MAX, max)))) {
         f->inflight++;
         f->inflight_bytes += run->end - run->start;
-        charge(f, run->end - run->start);
-        fetch_ref(f);
-        qemu_coroutine_enter(qemu_coroutine_create(fetch_co, run));
+        start(f, run);
     }
     fetch_unref(f);
 }
@@ -322,4 +338,5 @@ void dedup_fetch_query(DedupFetch *f, DedupIncomingInfo *info)
     info->read_ns = stat64_get(&f->read_ns);
     info->max_read_ns = stat64_get(&f->max_read_ns);
     info->backlog = stat64_get(&f->backlog);
+    info->hurried_reads = stat64_get(&f->hurries);
 }

@@ -205,6 +205,32 @@ void dedup_hint_set(DedupRam *dr, uint64_t page, unsigned slot,
     }
 }
 
+bool dedup_hint_fill(DedupRam *dr, uint64_t page, unsigned slot,
+                     uint64_t sector, uint16_t fingerprint)
+{
+    uint64_t word = (uint64_t)slot << SLOT_SHIFT | sector << SECTOR_SHIFT |
+                    fingerprint;
+    uint64_t *at, old, seen;
+
+    if (!slot || sector > SECTOR_MASK) {
+        return false;
+    }
+    at = hint_at(dr, page, true);
+    if (!at) {
+        return false;
+    }
+    old = qatomic_read(at);
+    while (!(old & 0xffff)) {
+        seen = qatomic_cmpxchg(at, old, word);
+        if (seen == old) {
+            stat64_add(&hints.held, old ? 0 : 1);
+            return true;
+        }
+        old = seen;
+    }
+    return false;
+}
+
 void dedup_hint_drop(DedupRam *dr, uint64_t page, uint64_t word)
 {
     uint64_t *at = hint_at(dr, page, false);

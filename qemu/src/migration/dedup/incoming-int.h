@@ -3,6 +3,7 @@
  *
  *   incoming.c       the state of each page, placing, the end
  *   incoming-load.c  what arrives: negotiation, elements
+ *   incoming-lazy.c  post-copy: pages are placed while the guest runs
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -18,6 +19,7 @@ typedef struct DedupIncoming {
     bool greeted;               /* HELLO was sent: SETUP may come */
     bool announced;             /* SETUP was parsed */
     bool refuse;                /* a SETUP we do not understand */
+    bool lazy;                  /* records may come in post-copy */
     GPtrArray *rams;            /* DedupRam or NULL, by index in SETUP */
     GArray *limits;             /* uint64_t: pages of each, from SETUP */
     GPtrArray *blocks;          /* RAMBlock of each */
@@ -32,7 +34,7 @@ typedef struct DedupIncoming {
     int copying;
     Stat64 live;
 
-    Stat64 records, fetched, superseded, nack_digest, nack_io;
+    Stat64 records, fetched, superseded, lazily, nack_digest, nack_io;
     DedupIncomingInfo last;     /* once the fetcher is gone */
     DedupRefusedDiskList *refused;      /* likewise, of @last */
 } DedupIncoming;
@@ -47,5 +49,15 @@ void dedup_incoming_begin(const uint8_t *key);
  * here before, the record is void.  Migration coroutine.
  */
 bool dedup_incoming_expect(DedupRam *dr, uint64_t page, uint32_t id);
+
+/* The page is in place: nothing is expected for it any more.  Any thread. */
+void dedup_incoming_forget(DedupRam *dr, uint64_t page);
+
+/* In post-copy */
+
+/* Is the page in place? */
+bool dedup_lazy_received(DedupRam *dr, uint64_t page);
+/* Place what was read, unless content was faster; false: it cannot be */
+bool dedup_lazy_place(const DedupFetchRecord *rec, const void *data);
 
 #endif

@@ -35,7 +35,7 @@ void dedup_incoming_hello(MigrationIncomingState *mis)
     }
     msg[0] = DEDUP_MESSAGE_HELLO;
     dedup_put_be(&msg[1], DEDUP_WIRE_VERSION, 2);
-    dedup_put_be(&msg[3], DEDUP_FEATURE_ZSTD, 4);
+    dedup_put_be(&msg[3], DEDUP_FEATURE_ZSTD | DEDUP_FEATURE_LAZY, 4);
     dedup_in.greeted = migrate_send_rp_dedup(mis, sizeof(msg), msg) == 0;
 }
 
@@ -109,6 +109,7 @@ static int load_setup(const uint8_t *buf, size_t len)
         return 0;
     }
     dedup_fetch_limit(dedup_in.fetch, bytes, reads);
+    dedup_in.lazy = flags & DEDUP_SETUP_LAZY;
     if (flags & DEDUP_SETUP_TRACKED) {
         dedup_track(true);
     }
@@ -203,11 +204,16 @@ static int load_record(void *opaque, uint32_t id, const DedupRecord *rec)
     dedup_in.last_id = id;
     stat64_add(&dedup_in.records, 1);
     dr = g_ptr_array_index(dedup_in.rams, rec->block);
-    if (!dr) {
+    if (!dr || (dedup_incoming_lazy &&
+                qemu_ram_pagesize(dr->rb) != DEDUP_PAGE_SIZE)) {
         dedup_answers_add(dedup_in.answers, id, DEDUP_ANSWER_IO);
         return 0;
     }
     if (!dedup_incoming_expect(dr, rec->page, id)) {
+        if (dedup_incoming_lazy) {
+            /* In place.  The source may not know: zeros are placed here */
+            dedup_answers_add(dedup_in.answers, id, DEDUP_ANSWER_OK);
+        }
         return 0;                       /* the source knows */
     }
     if (b->n == DEDUP_WIRE_MAX_BATCH) {
@@ -274,6 +280,8 @@ int dedup_incoming_load(QEMUFile *f)
     if (len > (type == DEDUP_ELEMENT_BATCH ? DEDUP_BATCH_PAYLOAD
                                            : DEDUP_WIRE_MAX_PAYLOAD) ||
         dedup_in.stopped ||
+        (dedup_incoming_lazy && type != DEDUP_ELEMENT_RECORDS &&
+         type != DEDUP_ELEMENT_EPOCH) ||
         (!dedup_in.announced && (type != DEDUP_ELEMENT_SETUP ||
                                  !dedup_in.greeted))) {
         error_report("dedup: element %u of %u bytes is not expected", type,

@@ -73,6 +73,14 @@ bool dedup_incoming_expect(DedupRam *dr, uint64_t page, uint32_t id)
     } else if (!(v & DEDUP_MISSING)) {
         stat64_add(&dedup_in.superseded, 1);
     }
+    if (qatomic_read(&dedup_incoming_lazy)) {
+        smp_mb__after_rmw();            /* pairs with dedup_lazy_end() */
+        if (!dedup_lazy_received(dr, page)) {
+            return true;
+        }
+        forget(word, id);
+        return false;
+    }
     if (!dr->epochs || dedup_inject.no_epoch) {
         return true;
     }
@@ -86,6 +94,16 @@ bool dedup_incoming_expect(DedupRam *dr, uint64_t page, uint32_t id)
     }
     forget(word, id);
     return false;
+}
+
+void dedup_incoming_forget(DedupRam *dr, uint64_t page)
+{
+    uint32_t v, *word = &dr->ids[page];
+
+    /* Who copies finds it in place and forgets the word by itself */
+    do {
+        v = qatomic_read(word);
+    } while (v && !(v & DEDUP_COPYING) && !forget(word, v));
 }
 
 /* The page holds what is of @epoch, or soon will; the newest one it had */
@@ -181,7 +199,7 @@ void dedup_incoming_place(DedupFetch *f, const DedupFetchRecord *rec,
 {
     RAMBlock *rb = rec->dr->rb;
     uint32_t *word;
-    bool placed = false;
+    bool placed = false, failed = false;
 
     inject_delay(dedup_inject.pending_delay_us);
     if (enter(f)) {
@@ -193,20 +211,36 @@ void dedup_incoming_place(DedupFetch *f, const DedupFetchRecord *rec,
                 reach(rec->dr, rec->page, rec->epoch);
             }
             inject_delay(dedup_inject.copy_delay_us);
-            memcpy(rb->host + (rec->page << DEDUP_PAGE_BITS), data,
-                   DEDUP_PAGE_SIZE);
-            if (!dedup_inject.no_recv_bit) {
-                /* multifd does not write a zero page that never arrived */
-                ramblock_recv_bitmap_set_offset(rb, rec->page <<
-                                                DEDUP_PAGE_BITS);
-            }
+            /* Before: in post-copy the guest may read into it right away */
             dedup_hint_set(rec->dr, rec->page, slot, rec->sector,
                            dedup_fingerprint(data));
-            stat64_add(&dedup_in.live, -1);
-            qatomic_store_release(word, 0);
+            if (qatomic_read(&dedup_incoming_lazy)) {
+                failed = !dedup_lazy_place(rec, data);
+                stat64_add(&dedup_in.lazily, !failed);
+            } else {
+                memcpy(rb->host + (rec->page << DEDUP_PAGE_BITS), data,
+                       DEDUP_PAGE_SIZE);
+                if (!dedup_inject.no_recv_bit) {
+                    /* multifd does not write a zero page that never arrived */
+                    ramblock_recv_bitmap_set_offset(rb, rec->page <<
+                                                    DEDUP_PAGE_BITS);
+                }
+            }
+            if (failed) {
+                qatomic_store_release(word, rec->id | DEDUP_MISSING);
+                if (dedup_lazy_received(rec->dr, rec->page)) {
+                    dedup_incoming_forget(rec->dr, rec->page);
+                }
+            } else {
+                stat64_add(&dedup_in.live, -1);
+                qatomic_store_release(word, 0);
+            }
         }
     }
-    if (placed) {
+    if (failed) {
+        stat64_add(&dedup_in.nack_io, 1);
+        dedup_answers_add(dedup_in.answers, rec->id, DEDUP_ANSWER_IO);
+    } else if (placed) {
         stat64_add(&dedup_in.fetched, 1);
         dedup_answers_add(dedup_in.answers, rec->id, DEDUP_ANSWER_OK);
     }
@@ -237,7 +271,7 @@ void dedup_incoming_begin(const uint8_t *key)
     DedupFetch *fetch = dedup_fetch_new(key);
 
     dedup_in.ever = dedup_in.announced = true;
-    dedup_in.refuse = false;
+    dedup_in.refuse = dedup_in.lazy = false;
     qatomic_set(&dedup_in.stopped, false);
     dedup_in.last_id = 0;
     dedup_in.epoch = 0;
@@ -247,6 +281,7 @@ void dedup_incoming_begin(const uint8_t *key)
     stat64_init(&dedup_in.records, 0);
     stat64_init(&dedup_in.fetched, 0);
     stat64_init(&dedup_in.superseded, 0);
+    stat64_init(&dedup_in.lazily, 0);
     stat64_init(&dedup_in.nack_digest, 0);
     stat64_init(&dedup_in.nack_io, 0);
     dedup_in.rams = g_ptr_array_new();
@@ -342,6 +377,7 @@ void dedup_incoming_cleanup(void)
     g_clear_pointer(&dedup_in.limits, g_array_unref);
     g_clear_pointer(&dedup_in.blocks, g_ptr_array_unref);
     dedup_in.announced = false;
+    qatomic_set(&dedup_incoming_lazy, false);
     qatomic_set(&dedup_in.stopped, false);
 }
 
@@ -363,6 +399,7 @@ DedupIncomingInfo *dedup_incoming_query(void)
     info->record_pages = stat64_get(&dedup_in.records);
     info->fetched_pages = stat64_get(&dedup_in.fetched);
     info->superseded_pages = stat64_get(&dedup_in.superseded);
+    info->lazy_pages = stat64_get(&dedup_in.lazily);
     info->nack_digest = stat64_get(&dedup_in.nack_digest);
     info->nack_io = stat64_get(&dedup_in.nack_io);
     dedup_fetch_query(dedup_in.fetch, info);

@@ -29,6 +29,7 @@ static void inject_set(const char *name, unsigned value)
         { "answer-delay-us", &dedup_inject.answer_delay_us },
         { "window", &dedup_inject.window },
         { "hold-below-ms", &dedup_inject.hold_below_ms },
+        { "hold-postcopy-ms", &dedup_inject.hold_postcopy_ms },
         { "compress-delay-us", &dedup_inject.compress_delay_us },
         { "inflate-delay-us", &dedup_inject.inflate_delay_us },
         { "no-answers", .flag = &dedup_inject.no_answers },
@@ -45,6 +46,8 @@ static void inject_set(const char *name, unsigned value)
         { "trust-acks", .flag = &dedup_inject.trust_acks },
         { "no-compare", .flag = &dedup_inject.no_compare },
         { "no-inflate-wait", .flag = &dedup_inject.no_inflate_wait },
+        { "no-claim", .flag = &dedup_inject.no_claim },
+        { "no-atomic-place", .flag = &dedup_inject.no_atomic_place },
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(all); i++) {

@@ -3,7 +3,8 @@
  *
  * A thread reads the descriptor to its end, checks everything, and only then
  * puts the extents into the table, giving the main loop its turn in between.
- * So a map is taken whole or not at all.
+ * So a map is taken whole or not at all.  It fills gaps: a hint that was
+ * recorded from the guest's I/O knows more (hints.c) and stays.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -20,9 +21,11 @@
 #include "map-format.h"
 #include "trace.h"
 
-/* How long the main loop waits at most, and what is put in between looks. */
+/* How long the main loop waits at most, and what is put in between looks */
 #define TURN_US         500
 #define PAGES_AT_ONCE   4096
+/* Enough for whoever waits for the lock to take it */
+#define PAUSE_US        100
 
 static QemuMutex map_lock;
 
@@ -33,7 +36,7 @@ static void __attribute__((constructor)) map_lock_init(void)
 
 static struct {                 /* under map_lock */
     DedupMapState state;
-    uint64_t pages, skipped;
+    uint64_t pages, kept, skipped;
     char *error;
 } map;
 
@@ -44,7 +47,8 @@ typedef struct MapLoad {
     char (*names)[DEDUP_MAP_DISK_LEN];
     uint8_t *extents;
     unsigned slots[DEDUP_MAP_MAX_DISKS];
-    uint64_t pages, skipped;
+    MemoryRegionSection section;        /* the last one; under the BQL */
+    uint64_t pages, kept, skipped;
 } MapLoad;
 
 static const char *read_whole(int fd, void *buf, size_t len)
@@ -107,54 +111,77 @@ static const char *map_read(MapLoad *m)
     return err;
 }
 
+/* BQL.  Until then @section holds. */
+static void map_turn_ends(MapLoad *m)
+{
+    if (m->section.mr) {
+        memory_region_unref(m->section.mr);
+    }
+    m->section.mr = NULL;
+}
+
+/* BQL.  What is at @gpa or next behind it; extents are sorted. */
+static bool map_find(MapLoad *m, hwaddr gpa)
+{
+    if (!m->section.mr ||
+        gpa - m->section.offset_within_address_space >=
+        int128_get64(m->section.size)) {
+        map_turn_ends(m);
+        m->section = memory_region_find(get_system_memory(), gpa,
+                                        INT64_MAX - gpa);
+    }
+    return m->section.mr != NULL;
+}
+
 /* BQL */
 static void map_apply(MapLoad *m, const DedupMapExtent *e)
 {
-    hwaddr gpa = e->gpa;
-    uint64_t left = e->pages;
+    const MemoryRegionSection *s = &m->section;
+    hwaddr gpa = e->gpa, end = gpa + ((uint64_t)e->pages << DEDUP_PAGE_BITS);
     uint64_t sector = e->offset / DEDUP_SECTOR;
 
-    while (left) {
-        MemoryRegionSection s = memory_region_find(
-            get_system_memory(), gpa, left << DEDUP_PAGE_BITS);
-        uint64_t skip, n;
+    while (gpa < end && map_find(m, gpa)) {
+        hwaddr from = MAX(gpa, s->offset_within_address_space);
+        hwaddr to = MIN(end, s->offset_within_address_space +
+                             int128_get64(s->size));
+        uint64_t skip = (MIN(from, end) - gpa) >> DEDUP_PAGE_BITS;
+        uint64_t n = to > from ? (to - from) >> DEDUP_PAGE_BITS : 0;
+        uint64_t at = s->offset_within_region +
+                      (from - s->offset_within_address_space);
         DedupRam *dr = NULL;
 
-        if (!s.mr) {
-            m->skipped += left;
-            return;
+        if (memory_region_is_ram(s->mr) && !memory_region_is_rom(s->mr) &&
+            !(at % DEDUP_PAGE_SIZE)) {
+            dr = dedup_ram_get(s->mr->ram_block);
         }
-        skip = (s.offset_within_address_space - gpa) >> DEDUP_PAGE_BITS;
-        n = int128_get64(s.size) >> DEDUP_PAGE_BITS;
-        if (memory_region_is_ram(s.mr) && !memory_region_is_rom(s.mr) &&
-            !(s.offset_within_region % DEDUP_PAGE_SIZE)) {
-            dr = dedup_ram_get(s.mr->ram_block);
-        }
-        if (!dr || !n || !m->slots[e->disk]) {
-            m->skipped += skip + n;
-        } else {
-            uint64_t page = s.offset_within_region >> DEDUP_PAGE_BITS;
-
-            m->skipped += skip;
-            for (uint64_t i = 0; i < n; i++) {
-                dedup_hint_set(dr, page + i, m->slots[e->disk],
-                               sector + (skip + i) *
-                               (DEDUP_PAGE_SIZE / DEDUP_SECTOR), 0);
+        m->skipped += skip;
+        sector += skip * (DEDUP_PAGE_SIZE / DEDUP_SECTOR);
+        for (uint64_t i = 0; i < n && dr && m->slots[e->disk]; i++) {
+            if (dedup_hint_fill(dr, (at >> DEDUP_PAGE_BITS) + i,
+                                m->slots[e->disk], sector +
+                                i * (DEDUP_PAGE_SIZE / DEDUP_SECTOR), 0)) {
+                m->pages++;
+            } else {
+                m->kept++;
             }
-            m->pages += n;
         }
-        memory_region_unref(s.mr);
-        n = MIN(left, MAX(skip + n, 1));
+        if (!dr || !m->slots[e->disk]) {
+            m->skipped += n;
+        }
+        /* A region may be shorter than a page */
+        n = MAX(skip + n, 1);
+        sector += (n - skip) * (DEDUP_PAGE_SIZE / DEDUP_SECTOR);
         gpa += n << DEDUP_PAGE_BITS;
-        sector += n * (DEDUP_PAGE_SIZE / DEDUP_SECTOR);
-        left -= n;
+    }
+    if (gpa < end) {
+        m->skipped += (end - gpa) >> DEDUP_PAGE_BITS;
     }
 }
 
 static void map_take(MapLoad *m)
 {
     DedupMapExtent e = { 0 };
-    uint64_t i = 0, end = 0;
+    uint64_t i = 0, end = 0, pages = 0;
     int64_t turn_ends;
 
     bql_lock();
@@ -178,13 +205,20 @@ static void map_take(MapLoad *m)
         e.gpa += (uint64_t)part.pages << DEDUP_PAGE_BITS;
         e.offset += (uint64_t)part.pages << DEDUP_PAGE_BITS;
         i += e.pages == 0;
+        pages += part.pages + PAGES_AT_ONCE / 64;
+        if (pages < PAGES_AT_ONCE) {
+            continue;
+        }
+        pages = 0;
         if (g_get_monotonic_time() >= turn_ends) {
+            map_turn_ends(m);
             bql_unlock();
-            g_usleep(TURN_US);      /* the lock is not fair */
+            g_usleep(PAUSE_US);     /* the lock is not fair */
             bql_lock();
             turn_ends = g_get_monotonic_time() + TURN_US;
         }
     }
+    map_turn_ends(m);
     bql_unlock();
 }
 
@@ -203,6 +237,7 @@ static void *map_thread(void *opaque)
         map.state = err ? DEDUP_MAP_STATE_FAILED : DEDUP_MAP_STATE_LOADED;
         map.error = g_strdup(err);
         map.pages = m->pages;
+        map.kept = m->kept;
         map.skipped = m->skipped;
     }
     trace_dedup_map_loaded(m->pages, m->skipped, err ?: "");
@@ -231,7 +266,7 @@ void dedup_map_load(int fd, Error **errp)
             return;
         }
         map.state = DEDUP_MAP_STATE_LOADING;
-        map.pages = map.skipped = 0;
+        map.pages = map.kept = map.skipped = 0;
         g_clear_pointer(&map.error, g_free);
     }
     m = g_new0(MapLoad, 1);
@@ -245,6 +280,7 @@ void dedup_map_query(DedupHintsInfo *info)
     QEMU_LOCK_GUARD(&map_lock);
     info->map_state = map.state;
     info->map_pages = map.pages;
+    info->map_kept = map.kept;
     info->map_skipped = map.skipped;
     info->map_error = g_strdup(map.error);
 }

@@ -111,7 +111,7 @@ static void take_answer(uint32_t id, DedupAnswer status)
             SourceDisk *d = g_ptr_array_index(src.disks, disk - 1);
 
             /* Moved, perhaps; good for the next page of this neighbourhood */
-            if (d->resolver) {
+            if (d->resolver && !src.postcopy) {
                 dedup_resolver_want(d->resolver, h.sector * DEDUP_SECTOR);
             }
         }

@@ -174,6 +174,7 @@ static void source_prepare(void)
     src.epoch_sent = src.unsynced = 0;
     src.last_exact_us = src.hold_since_us = 0;
     src.closing = false;
+    src.lazy = src.handed_over = src.requested = false;
     src.later = 0;
     src.scan_ram = 0;
     src.scan_page = 0;
@@ -201,7 +202,7 @@ static void source_release(void)
         WITH_QEMU_LOCK_GUARD(&src.lock) {
             src.listening = false;
         }
-        src.running = src.prepared = false;
+        src.running = src.prepared = src.postcopy = false;
         dedup_outstanding_free(&src.out);
         dedup_deferred_free(&src.deferred);
         g_clear_pointer(&src.disks, g_ptr_array_unref);
@@ -219,6 +220,8 @@ static int source_notify(NotifierWithReturn *n, MigrationEvent *e,
         if (src.state == DEDUP_SOURCE_STATE_ARMED) {
             source_prepare();
         }
+    } else if (e->type == MIG_EVENT_PRECOPY_DONE && src.handed_over) {
+        src.handed_over = false;        /* post-copy: it has only begun */
     } else if (src.prepared || src.state == DEDUP_SOURCE_STATE_DONE) {
         /* Not when armed: then it was another migration that has ended */
         source_release();
@@ -229,8 +232,8 @@ static int source_notify(NotifierWithReturn *n, MigrationEvent *e,
 /* The rest is called under the BQL */
 
 bool dedup_source_arm(bool has_copy, DedupCopy copy, DedupDiskList *disks,
-                      bool resend, bool records, const DedupLimits *limits,
-                      Error **errp)
+                      bool resend, bool records, bool lazy,
+                      const DedupLimits *limits, Error **errp)
 {
     if (migration_is_running() || src.prepared) {
         error_setg(errp, "A migration is running; arm before it starts");
@@ -247,6 +250,7 @@ bool dedup_source_arm(bool has_copy, DedupCopy copy, DedupDiskList *disks,
     src.resend = resend;
     src.limits = *limits;
     src.records = records;
+    src.lazy_wanted = lazy;
     src.ever = true;
     memset(&src.fig, 0, sizeof(src.fig));
     WITH_QEMU_LOCK_GUARD(&src.lock) {

@@ -5,6 +5,7 @@
  *   source-records.c  what goes out: set-up, extents, records
  *   source-answers.c  what comes back
  *   source.c          the course of a migration
+ *   source-postcopy.c its course in post-copy
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -19,6 +20,8 @@
 #include "deferred.h"
 #include "outstanding.h"
 #include "pace.h"
+
+#define HOLD_MAX_US     (5000 * 1000)   /* of the switch-over, or the end */
 
 typedef struct SourceDisk {
     BlockBackend *blk;                  /* referenced */
@@ -38,6 +41,7 @@ typedef struct DedupSource {
     bool resend;
     DedupLimits limits;
     bool records;
+    bool lazy_wanted;
     NotifierWithReturn notifier;
 
     /* Read by anyone, atomically */
@@ -75,6 +79,17 @@ typedef struct DedupSource {
     unsigned taken;                     /* of @taking */
     bool violated;                      /* the destination broke a rule */
     int64_t hold_since_us;
+    bool lazy;                          /* the destination can do it, too */
+    bool handed_over;                   /* the next event is its beginning */
+
+    /*
+     * Post-copy has begun, and records go on.  From here on @out and the
+     * tables of pages belong to whoever holds the dirty bitmap's mutex: with
+     * postcopy-preempt, the return-path thread sends the pages requested.
+     */
+    bool postcopy;
+    int64_t postcopy_us;                /* its beginning */
+    bool requested;                     /* atomic: a page, lately */
 
     /* Between the return-path thread and the migration thread */
     QemuMutex lock;
@@ -97,6 +112,16 @@ static inline int64_t now_us(void)
     return qemu_clock_get_ns(QEMU_CLOCK_REALTIME) / 1000;
 }
 
+/* source.c; migration thread, with the dirty bitmap's mutex held */
+bool source_first_pass(QEMUFile *f);            /* true: more to do, and room */
+uint64_t source_unsettled(void);
+void source_resend_idle(void);
+
+/* source-postcopy.c */
+bool source_postcopy_iterate(QEMUFile *f);
+bool source_postcopy_hold(int64_t now);
+bool source_pass_due(void);
+
 /* source-control.c */
 void source_set_state(DedupSourceState state);
 /* Why it is not, or no longer, a migration with records; the first counts */
@@ -109,6 +134,7 @@ void source_send_extents(QEMUFile *f);
 uint64_t source_window(void);                   /* records, at most */
 bool source_window_full(void);
 void source_take_later(uint64_t n);
+bool source_save_page(RAMBlock *rb, unsigned long page);
 
 /* source-answers.c */
 void source_take_answers(void);                 /* migration thread */

@@ -47,7 +47,8 @@ bool source_send_setup(QEMUFile *f, bool compress)
 
     put_be(a, DEDUP_WIRE_VERSION, 2);
     put_be(a, (dedup_tracking() ? DEDUP_SETUP_TRACKED : 0) |
-              (compress ? DEDUP_SETUP_COMPRESS : 0), 2);
+              (compress ? DEDUP_SETUP_COMPRESS : 0) |
+              (src.lazy ? DEDUP_SETUP_LAZY : 0), 2);
     g_byte_array_append(a, src.key, DEDUP_KEY_LEN);
     put_be(a, src.limits.bytes, 8);
     put_be(a, src.limits.reads, 4);
@@ -222,9 +223,13 @@ static Sent try_record(DedupRam *dr, uint64_t page)
     if (src.closing || !dedup_hint_get(dr, page, &h) || !src.disk_of_slot[h.slot]) {
         return SENT_NOT;
     }
+    /* Placed at once, without what was there before */
+    if (src.postcopy && qemu_ram_pagesize(dr->rb) != DEDUP_PAGE_SIZE) {
+        return SENT_NOT;
+    }
     if (h.fingerprint && h.fingerprint != dedup_fingerprint(host)) {
         src.fig.stale_hints++;
-        if (dedup_tracking() &&
+        if (dedup_tracking() && !src.postcopy &&
             dedup_deferred_add(&src.deferred, dr, page, h.word, now_us())) {
             return SENT_LATER;
         }
@@ -232,11 +237,14 @@ static Sent try_record(DedupRam *dr, uint64_t page)
         return SENT_NOT;
     }
     d = g_ptr_array_index(src.disks, src.disk_of_slot[h.slot] - 1);
+    if (src.postcopy && !d->resolver) {
+        return SENT_NOT;        /* read through a node that the guest uses */
+    }
     if (d->resolver
         ? !dedup_extents_find(&d->extents, h.sector * DEDUP_SECTOR,
                               DEDUP_PAGE_SIZE)
         : h.sector * DEDUP_SECTOR + DEDUP_PAGE_SIZE > d->length) {
-        if (d->resolver) {
+        if (d->resolver && !src.postcopy) {
             dedup_resolver_want(d->resolver, h.sector * DEDUP_SECTOR);
         }
         src.fig.unresolved_hints++;
@@ -270,6 +278,15 @@ static Sent try_record(DedupRam *dr, uint64_t page)
 }
 
 bool dedup_source_save_page(RAMBlock *rb, unsigned long page)
+{
+    /* With postcopy-preempt, this is called without the mutex */
+    if (src.postcopy && migrate_postcopy_preempt()) {
+        return false;
+    }
+    return source_save_page(rb, page);
+}
+
+bool source_save_page(RAMBlock *rb, unsigned long page)
 {
     Sent sent = SENT_NOT;
     DedupRam *dr;

@@ -14,6 +14,7 @@
  *   too many refusals,   draining     as active, without new records
  *   x-dedup-disarm
  *   switch-over          done         what is outstanding is sent in full
+ *   post-copy            active       likewise, or source-postcopy.c
  *
  * PONG without HELLO, no return path, or anything else that stands in the
  * way: done at once, with a reason, and the migration is an ordinary one.
@@ -37,7 +38,8 @@
 #define NEGOTIATE_US    1000
 #define SCAN_US         2000
 #define ITERATION_US    4000            /* with the bitmap's mutex held */
-#define HOLD_MAX_US     (5000 * 1000)
+#define POSTCOPY_US     1000            /* likewise, a vCPU may wait for it */
+#define PASS_PAUSE_US   20
 
 void dedup_source_start(MigrationState *s)
 {
@@ -185,6 +187,7 @@ static bool negotiate(QEMUFile *f)
     }
     compress = dedup_compress_wanted() &&
                src.peer_features & DEDUP_FEATURE_ZSTD;
+    src.lazy = src.lazy_wanted && src.peer_features & DEDUP_FEATURE_LAZY;
     if (!source_send_setup(f, compress)) {
         source_set_reason("too many disks or RAM blocks");
         source_set_state(DEDUP_SOURCE_STATE_DONE);
@@ -205,8 +208,9 @@ static bool negotiate(QEMUFile *f)
  * True while there is more to do in the first pass, and room for it.  The
  * pages it has no room for are left to the scan.
  */
-static bool first_pass(QEMUFile *f)
+bool source_first_pass(QEMUFile *f)
 {
+    int64_t most = src.postcopy ? POSTCOPY_US : ITERATION_US;
     int64_t start = now_us();
     unsigned n = 0;
 
@@ -222,12 +226,13 @@ static bool first_pass(QEMUFile *f)
             continue;
         }
         if (((n++ & 63) == 63 && (migration_rate_exceeded(f) ||
-                                  now_us() - start > ITERATION_US)) ||
+                                  qatomic_read(&src.requested) ||
+                                  now_us() - start > most)) ||
             source_window_full()) {
             break;
         }
         if (ram_dedup_take_dirty(dr->rb, src.pass_page) &&
-            !dedup_source_save_page(dr->rb, src.pass_page)) {
+            !source_save_page(dr->rb, src.pass_page)) {
             dedup_set_dirty(dr, src.pass_page);
         }
         src.pass_page++;
@@ -254,6 +259,24 @@ static void end_first_pass(QEMUFile *f)
     }
 }
 
+/* Have the idle link send what storage would take longer for */
+void source_resend_idle(void)
+{
+    if (src.state == DEDUP_SOURCE_STATE_DRAINING) {
+        src.fig.resent_pages += dedup_outstanding_redirty(&src.out);
+    } else if (!src.out.count) {
+        src.pace.resending = false;
+    } else if (src.idle && (src.resend || src.postcopy)) {
+        uint64_t n = dedup_pace_resend(&src.pace, now_us(), src.out.count);
+
+        n = dedup_outstanding_resend(&src.out, n);
+        src.fig.resent_pages += n;
+        trace_dedup_source_resend(n, src.out.count, src.pace.link_rate,
+                                 src.pace.fetch_rate);
+    }
+    src.idle = false;
+}
+
 /* Pages for which the idle link has room, if it can keep up at all */
 static uint64_t spare(void)
 {
@@ -272,6 +295,9 @@ bool dedup_source_iterate(QEMUFile *f)
     if (!src.running) {
         return false;
     }
+    if (src.postcopy) {
+        return source_postcopy_iterate(f);
+    }
     source_take_answers();
     if (src.closing || src.state == DEDUP_SOURCE_STATE_DRAINING) {
         source_take_later(UINT64_MAX);
@@ -286,19 +312,7 @@ bool dedup_source_iterate(QEMUFile *f)
         }
         dedup_deferred_review(&src.deferred, now_us());
     }
-    if (src.state == DEDUP_SOURCE_STATE_DRAINING) {
-        src.fig.resent_pages += dedup_outstanding_redirty(&src.out);
-    } else if (!src.out.count) {
-        src.pace.resending = false;
-    } else if (src.idle && src.resend) {
-        uint64_t n = dedup_pace_resend(&src.pace, now_us(), src.out.count);
-
-        n = dedup_outstanding_resend(&src.out, n);
-        src.fig.resent_pages += n;
-        trace_dedup_source_resend(n, src.out.count, src.pace.link_rate,
-                                 src.pace.fetch_rate);
-    }
-    src.idle = false;
+    source_resend_idle();
     trace_dedup_source_iterate(src.out.count, src.deferred.count,
                                src.deferred.paid, src.deferred.expired);
     source_send_extents(f);
@@ -308,7 +322,7 @@ bool dedup_source_iterate(QEMUFile *f)
     if (src.pass_done) {
         return false;
     }
-    if (!first_pass(f)) {
+    if (!source_first_pass(f)) {
         src.pass_done = true;
         dedup_pace_forget_link(&src.pace, now_us(), link_bytes());
         end_first_pass(f);
@@ -317,7 +331,7 @@ bool dedup_source_iterate(QEMUFile *f)
 }
 
 /* Pages that are neither clean nor in the dirty bitmap */
-static uint64_t unsettled(void)
+uint64_t source_unsettled(void)
 {
     return src.out.count + src.deferred.count + src.later;
 }
@@ -338,13 +352,19 @@ void dedup_source_idle(bool done)
         }
         return;
     }
-    if (!done || !src.running || !unsettled()) {
+    if (src.running && src.postcopy && source_pass_due()) {
+        /* A mutex is not fair: the return-path thread may wait for it */
+        g_usleep(PASS_PAUSE_US);
+        return;
+    }
+    if (!done || !src.running || !source_unsettled()) {
         return;
     }
     dedup_pace_link(&src.pace, now, link_bytes(),
                     dedup_compress_running() ? 0 :
                     migration_rate_get() * (1000 / BUFFER_DELAY));
-    if ((!src.deferred.count || !spare()) && !source_has_answers()) {
+    if ((!src.deferred.count || !spare()) && !source_has_answers() &&
+        !qatomic_read(&src.requested)) {
         wait_answers(dedup_pace_wait(&src.pace, now));
     }
     src.idle = true;
@@ -369,13 +389,15 @@ void dedup_source_finish(void)
     }
     source_take_answers();
     src.nbatch = 0;
-    if (!src.pass_done) {
+    if (!src.pass_done && !src.postcopy) {
         end_first_pass(src.f);
     }
     source_take_later(UINT64_MAX);
     dedup_deferred_release(&src.deferred);
     src.fig.final_pages += dedup_outstanding_redirty(&src.out);
-    dedup_outstanding_pay(&src.out);
+    if (!src.postcopy) {
+        dedup_outstanding_pay(&src.out);
+    }
     src.running = false;
     source_set_state(DEDUP_SOURCE_STATE_DONE);
     trace_dedup_source_finish(src.fig.final_pages);
@@ -386,7 +408,7 @@ uint64_t dedup_source_pending(bool exact)
     int64_t now;
 
     src.closing = false;
-    if (!src.running || !unsettled()) {
+    if (!src.running || !source_unsettled()) {
         return 0;
     }
     /*
@@ -400,10 +422,10 @@ uint64_t dedup_source_pending(bool exact)
     if (exact) {
         src.last_exact_us = now;
     } else if (!src.pace.resending && now - src.last_exact_us >
-               dedup_pace_round(&src.pace, unsettled())) {
+               dedup_pace_round(&src.pace, source_unsettled())) {
         return 0;
     }
-    return unsettled() << DEDUP_PAGE_BITS;
+    return source_unsettled() << DEDUP_PAGE_BITS;
 }
 
 /*
@@ -423,10 +445,14 @@ bool dedup_source_hold_switchover(void)
     if (!src.running) {
         return false;
     }
+    if (src.postcopy) {
+        return source_postcopy_hold(now);
+    }
     if (halt_resolvers()) {
         /* With the guest stopped, all would wait for its read */
         g_usleep(100);
-    } else if (!src.resend || !dedup_pace_hold(&src.pace, unsettled())) {
+    } else if (!src.resend ||
+               !dedup_pace_hold(&src.pace, source_unsettled())) {
         return false;
     }
     if (!src.hold_since_us) {

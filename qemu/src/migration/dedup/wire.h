@@ -23,7 +23,8 @@
  *
  * SETUP (once, before any other):
  *   be16  version (2)      be16  flags (bit 0: tracking was on; bit 1:
- *         batches of compressed pages may follow)
+ *         batches of compressed pages may follow; bit 2: records may come
+ *         in post-copy)
  *   16 B  digest key
  *   be64  bytes, be32 reads a second from storage at most, 0: no limit
  *   be16  number of RAM blocks, each: u8 length, idstr; be64 used length
@@ -72,10 +73,19 @@
  *   older than what a record that arrived before it has put into the page.
  *   A destination that sees it happen fails the migration.
  *
+ * Post-copy
+ * ---------
+ * Its beginning voids every record: the source makes all outstanding pages
+ * dirty before it sends the discards.  If SETUP permits, it then sends
+ * records again, with ids that go on growing, for pages that are dirty; the
+ * guest writes nothing at the source any more, so that a page has one content
+ * from here on and order does not matter.  Only EPOCH and RECORDS come, and
+ * no more once post-copy was interrupted.
+ *
  * Messages (destination to source), in MIG_RP_MSG_DEDUP, at most 512 bytes
  * ------------------------------------------------------------------------
  *   u8 1 HELLO: be16 version, be32 features (bit 0: batches compressed by
- *        zstd; without the word: none)
+ *        zstd; bit 1: records in post-copy; without the word: none)
  *   u8 2 ANSWERS: be32 pages waiting, be32 read rate in KiB/s, then runs
  *        until the end:
  *        zigzag first id, relative to the id after the last run's last
@@ -120,8 +130,10 @@ enum DedupElement {
 };
 
 #define DEDUP_FEATURE_ZSTD      1       /* in HELLO */
+#define DEDUP_FEATURE_LAZY      2
 #define DEDUP_SETUP_TRACKED     1       /* flags */
 #define DEDUP_SETUP_COMPRESS    2
+#define DEDUP_SETUP_LAZY        4
 
 enum DedupMessage {
     DEDUP_MESSAGE_HELLO = 1,
