@@ -29,12 +29,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     from cinder import objects
     from cinder.common import config  # noqa: F401
 
+    # Before the manager, where backup_driver is declared.
+    objects.register_all()
+    from cinder.backup import manager  # noqa: F401
+
     from cinder_backup_assist import conf as options
     from cinder_backup_assist import errors
     from cinder_backup_assist.service import daemon
 
     release = pbr.version.VersionInfo('nova-dedup-migrate').release_string()
-    objects.register_all()
     conf = cfg.CONF
     log.register_options(conf)
     options.register_opts(conf)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
+import functools
 import os
 import typing
 
@@ -26,6 +27,7 @@ from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.planner import disks as planner_disks
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import disk_objects
+from nova_dedup_migrate.rpc import objects as rpc_objects
 from nova_dedup_migrate.rpc import watch_objects
 from nova_dedup_migrate.storage import blocks
 
@@ -117,13 +119,15 @@ class DiskFiller:
                 self._agents.have_blocks(self._context, host, request)
                 for host in (self._operation.destination,
                              *self._neighbours))
+        survey = self._survey
         configured = (CONF.dedup_migrate.link_bandwidth * 1e6
                       or CONF.libvirt.live_migration_bandwidth * _MIB)
         return planner_disks.DiskFacts(
             data=watch.data, sampled=len(watch.sample), found=found,
-            link_rate=configured
+            link_rate=configured or survey.link_rate
             or self._link_rate(self._operation.destination),
-            read_rate=CONF.dedup_migrate.disk_read_rate or None)
+            read_rate=CONF.dedup_migrate.disk_read_rate or None,
+            write_rate=survey.disk_write_rate)
 
     def build(self, target: str, watch: watch_objects.DedupWatchReply,
               seconds: float) -> None:
@@ -163,16 +167,30 @@ class DiskFiller:
     def used(self) -> dict[str, tuple[int | None, str]]:
         targets = {file.device: target
                    for target, file in self._files.items()}
-        return {targets[watch.device]:
-                (watch.dirty, '') if watch.state == watching.USED
-                else (None, watch.reason or '')
-                for watch in self._guest.disk_watches()
-                if watch.device in targets
-                and watch.state in (watching.USED, watching.DROPPED)}
+        found: dict[str, tuple[int | None, str]] = {}
+        for watch in self._guest.disk_watches():
+            if watch.device not in targets:
+                continue
+            if watch.state == watching.DROPPED:
+                found[targets[watch.device]] = None, watch.reason or ''
+            elif watch.state == watching.USED and not watch.reason:
+                # With a reason its job has not begun to copy.
+                found[targets[watch.device]] = watch.dirty, ''
+        return found
 
     def forget(self) -> None:
         self._agents.forget_disks(self._context, self._operation.source,
                                   self._operation.migration_uuid)
+
+    @functools.cached_property
+    def _survey(self) -> rpc_objects.DedupSurveyReply:
+        """What the source's agent has measured, once for all disks."""
+        return self._agents.survey(
+            self._context, self._operation.source,
+            rpc_objects.DedupSurveyRequest(
+                instance_uuid=self._instance.uuid,
+                destination=self._operation.destination,
+                max_age=CONF.dedup_migrate.survey_max_age))
 
     @property
     def _images(self) -> list[str]:

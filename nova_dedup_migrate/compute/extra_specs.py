@@ -49,6 +49,23 @@ EXTRA_SPEC_VALIDATORS = [
             'enum': list(facts.COMPRESSIONS),
         },
     ),
+    base.ExtraSpecValidator(
+        name=strategy.CONTENT_INDEX,
+        description=(
+            'Whether the disks of an instance are read before its live '
+            'migration, to find what its memory holds of them. Takes '
+            'precedence over the image property of the same name and over '
+            'nova.conf. Only supported by the driver of nova-dedup-migrate.'
+        ),
+        value={
+            'type': str,
+            'description': (
+                'auto: if little is known otherwise and it may save time; '
+                'on: always; off: never'
+            ),
+            'enum': list(facts.CONTENT_INDEXES),
+        },
+    ),
 ]
 
 

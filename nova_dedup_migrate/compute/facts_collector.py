@@ -42,8 +42,6 @@ LOG = logging.getLogger(__name__)
 _MIB = 1 << 20
 #: Seconds for which the guest is measured.
 _SURVEY_S = 1
-#: Seconds libvirt adds to the downtime: measured in the lab.
-_SWITCH_OVER_S = 0.15
 #: Seconds for reading samples of the source's own disks.
 _CHALLENGE_S = 5.0
 #: Fewer hints that were compared say nothing about the others.
@@ -323,7 +321,7 @@ class FactsCollector:
             downtime_steps=tuple(libvirt_migration.downtime_steps(data_gb)),
             adapt_downtime_limit=ours.adapt_downtime_limit,
             max_extra_downtime_ms=ours.max_extra_downtime,
-            switch_over=_SWITCH_OVER_S, multifd_channels=channels,
+            switch_over=facts.SWITCH_OVER, multifd_channels=channels,
             postcopy=(self._driver._is_post_copy_enabled(flags)
                       and self._instance.vm_state != vm_states.PAUSED),
             auto_converge=bool(flags & libvirt.VIR_MIGRATE_AUTO_CONVERGE),
@@ -336,6 +334,7 @@ class FactsCollector:
             strategy_source=self._operation.strategy_source,
             min_gain=ours.min_gain, fetch_share=ours.fetch_share,
             fetch_rate=ours.fetch_rate << 20, fetch_iops=ours.fetch_iops,
+            fetch_in_postcopy=ours.fetch_in_postcopy,
             compression=compression, compression_source=set_in)
 
 

@@ -48,6 +48,7 @@ from nova_dedup_migrate.reports import links
 from nova_dedup_migrate.reports import notify
 from nova_dedup_migrate.reports import report as reports
 from nova_dedup_migrate.rpc import api
+from nova_dedup_migrate.tasks import content_index
 
 CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
@@ -459,6 +460,12 @@ class LiveMigrations:
                 lambda: guest),
             loader=page_cache.loader(self._conf, guest),
             list_limit=self._conf.page_cache_time,
+            index=content_index.Settings(
+                strategy.content_index_of(instance,
+                                          self._conf.content_index)[0],
+                self._conf.content_index_time,
+                self._conf.content_index_rate << 20,
+                self._conf.content_index_memory << 20),
             interval=self._conf.watch_interval,
             disks=self._disks(context, instance, operation, migrate_data,
                               guest),

@@ -94,11 +94,12 @@ class Observer:
         at = self._database(durable, at, loaded)
         if at.instance != rules.AT_SOURCE or not at.migrating:
             return at
-        here, reason = self._here(durable.subject)
+        called = durable.phase not in _NOT_CALLED
+        here, reason = self._here(durable.subject, called)
         at = dataclasses.replace(at, here=here, reason=reason)
         if here in (rules.UNKNOWN, rules.MIGRATING):
             return at
-        if here == rules.PRESENT and durable.phase in _NOT_CALLED:
+        if here == rules.PRESENT and not called:
             return dataclasses.replace(at, there=rules.NONE)
         there, reason = self._there(durable, at.status)
         return dataclasses.replace(at, there=there,
@@ -131,8 +132,12 @@ class Observer:
 
     # Guests
 
-    def _here(self, uuid: str) -> tuple[str, str]:
-        """Return the guest on the source, and why it is UNKNOWN."""
+    def _here(self, uuid: str, called: bool) -> tuple[str, str]:
+        """Return the guest on the source, and why it is UNKNOWN.
+
+        :param called: whether libvirt was called to migrate; if not, a job
+            belongs to somebody else, as a snapshot's does
+        """
         try:
             guest = self._get_guest(self._manager.named(uuid))
             if not guest.is_active():
@@ -140,7 +145,7 @@ class Observer:
             state = _STATES.get(tuple(guest._domain.state()))
             if state in (rules.POSTCOPY, rules.POSTCOPY_FAILED):
                 return state, ''
-            if guest.get_job_info().type not in _NO_JOB:
+            if called and guest.get_job_info().type not in _NO_JOB:
                 return rules.MIGRATING, ''
             return state or rules.PRESENT, ''
         except exception.InstanceNotFound:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which strategy and compression hold for an instance, and who said so.
+"""Which strategy and the like hold for an instance, and who said so.
 
 A flavor belongs to the operator, an image to its owner: so the flavor's
 extra spec beats the image's property, which beats nova.conf.  A value
@@ -16,6 +16,7 @@ LOG = logging.getLogger(__name__)
 #: Names of the extra specs and of the image properties.
 PROPERTY = 'dedup_migrate:strategy'
 COMPRESSION = 'dedup_migrate:compression'
+CONTENT_INDEX = 'dedup_migrate:content_index'
 
 #: Nova keeps an image's properties in the instance's system metadata.
 _SYSTEM_METADATA = 'image_%s'
@@ -33,6 +34,11 @@ def of_instance(instance, configured):
 def compression_of(instance, configured):
     """Return (compression, source), as of_instance."""
     return _find(instance, COMPRESSION, facts.COMPRESSIONS, configured)
+
+
+def content_index_of(instance, configured):
+    """Return (one of facts.CONTENT_INDEXES, source), as of_instance."""
+    return _find(instance, CONTENT_INDEX, facts.CONTENT_INDEXES, configured)
 
 
 def _find(instance, name, known, configured):

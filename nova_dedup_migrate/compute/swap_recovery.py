@@ -24,6 +24,7 @@ import libvirt
 from nova import context as nova_context
 from nova import exception
 from nova import objects
+from nova.volume import cinder
 from oslo_serialization import jsonutils
 
 from nova_dedup_migrate.swaps import errors
@@ -135,10 +136,16 @@ class _Volumes:
         self._swap = swap
 
     def attachment(self, volume_id: str) -> str | None:
-        """Return the attachment of a volume to the instance."""
-        found = self._api.attachment_get_all(
-            self._context, instance_id=self._instance.uuid,
-            volume_id=volume_id)
+        """Return the attachment of a volume to the instance.
+
+        Not by attachment_get_all: it has those of the project alone whose
+        user is in nova.conf.
+        """
+        found = cinder.cinderclient(
+            self._context, '3.44', skip_version_check=True
+        ).attachments.list(search_opts={
+            'all_tenants': True, 'instance_id': self._instance.uuid,
+            'volume_id': volume_id})
         return next((one.id for one in found), None)
 
     def connection_info(self, attachment: str) -> dict:

@@ -12,12 +12,15 @@ that there is a backup that was begun after the record (swaps.watches).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Iterator
 import contextlib
 import dataclasses
+import functools
 import os
 import shutil
 import threading
+import time
 import typing
 from xml.etree import ElementTree
 
@@ -37,6 +40,7 @@ from nova_dedup_migrate.compute import swap_recovery
 from nova_dedup_migrate.conf import dedup_migrate as options
 from nova_dedup_migrate.conf import paths
 from nova_dedup_migrate.hypervisor import base as hypervisor
+from nova_dedup_migrate.hypervisor import watching
 from nova_dedup_migrate.storage import rebuild
 from nova_dedup_migrate.storage import writer
 from nova_dedup_migrate.storage.sources import backup as backup_source
@@ -49,6 +53,7 @@ CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
 
 _DAEMON = 'qemu-storage-daemon'
+_Used = Callable[[], watching.DiskWatch | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -242,15 +247,13 @@ class VolumeSwaps:
             return
         operation = operations.Swap(
             swap.instance.uuid, disk, swap.old_volume, swap.new_volume,
-            conf.source_path or '')
+            conf.source_path or '', began=time.time())
         with contextlib.ExitStack() as stack:
-            outcome = 'copied by Nova'
+            filled, outcome, used = None, 'copied by Nova', None
             try:
                 self._operations.begin(operation)
                 if self.enabled:
-                    filled = self._fill(stack, swap, guest, disk, conf)
-                    outcome = ('%d of %d bytes were filled from a backup'
-                               % (filled.proven, filled.size))
+                    filled, used = self._fill(stack, swap, guest, disk, conf)
                     LOG.info('Volume %s of instance %s: %d of %d bytes were '
                              'filled from a backup in %.1f s; the rest is '
                              'copied', swap.old_volume, swap.instance.uuid,
@@ -266,15 +269,31 @@ class VolumeSwaps:
             try:
                 yield
             except BaseException as error:
-                outcome = 'failed: %s' % error
+                filled, outcome = None, 'failed: %s' % error
                 raise
             finally:
-                with contextlib.suppress(OSError):
-                    self._operations.note(operation, outcome)
+                self._note(dataclasses.replace(
+                    operation, outcome=outcome,
+                    seconds=time.time() - operation.began), filled, used)
+
+    def _note(self, operation: operations.Swap, filled: fill.Filled | None,
+              used: _Used | None) -> None:
+        """Write what became of the driver's part of a swap."""
+        if filled is not None and used is not None:
+            watch = None
+            with contextlib.suppress(base_errors.DedupMigrateError):
+                watch = used()
+            operation = _described(operation, filled, watch)
+            LOG.info('Volume %s of instance %s has moved in %.1f s: %s',
+                     operation.old_volume, operation.instance,
+                     operation.seconds, operation.outcome)
+        with contextlib.suppress(OSError):
+            self._operations.note(operation)
 
     def _fill(self, stack: contextlib.ExitStack, swap: _Swap,
               nova_guest: typing.Any, disk: str, conf: typing.Any
-              ) -> fill.Filled:
+              ) -> tuple[fill.Filled, _Used]:
+        """Return what was filled, and what reads the watch afterwards."""
         if conf.source_type not in ('file', 'block') or not conf.source_path:
             raise errors.NotFillable(
                 reason='the new volume is neither a file nor a device of '
@@ -302,7 +321,9 @@ class VolumeSwaps:
                 writer.Image(conf.source_path, conf.driver_format or 'raw'),
                 journal, rebuild.Limits(
                     seconds=CONF.dedup_migrate.volume_fill_time),
-                _storage_daemon(nova_guest))
+                _storage_daemon(nova_guest),
+                not CONF.dedup_migrate.volume_fill_samples), functools.partial(
+                    _watch_of, guest, record.token)
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(journal)
@@ -311,12 +332,36 @@ class VolumeSwaps:
     def _drop(guest: hypervisor.Guest, token: str) -> None:
         """Forget a watch, whether a mirror has used it or not."""
         with contextlib.suppress(base_errors.DedupMigrateError):
-            for watch in guest.disk_watches():
-                if watch.token == token:
-                    if watch.reason:
-                        LOG.info('The copy did not use what was filled: %s',
-                                 watch.reason)
-                    guest.drop_disk(token)
+            if _watch_of(guest, token) is not None:
+                guest.drop_disk(token)
+
+
+def _watch_of(guest: hypervisor.Guest, token: str
+              ) -> watching.DiskWatch | None:
+    return next((watch for watch in guest.disk_watches()
+                 if watch.token == token), None)
+
+
+def _described(operation: operations.Swap, filled: fill.Filled,
+               watch: watching.DiskWatch | None) -> operations.Swap:
+    """Return a swap that is over with where its bytes came from.
+
+    :param watch: that the mirror should have used
+    """
+    if watch is None or watch.state != watching.USED or watch.reason:
+        # What was filled was copied once more.
+        return dataclasses.replace(
+            operation, size=filled.size, sources={'volume': filled.size},
+            sampled=filled.sampled, outcome='copied by Nova: %s' % (
+                watch and watch.reason or 'the copy began without what was '
+                'filled'))
+    zero = min(filled.zero, filled.size - watch.dirty)
+    return dataclasses.replace(
+        operation, size=filled.size, sampled=filled.sampled,
+        sources={'backup': filled.size - watch.dirty - zero, 'zero': zero,
+                 'volume': watch.dirty},
+        outcome='%d of %d bytes were filled from a backup' % (
+            filled.size - watch.dirty, filled.size))
 
 
 def _storage_daemon(guest: typing.Any) -> str:

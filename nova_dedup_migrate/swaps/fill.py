@@ -9,17 +9,23 @@
     each is written to the new volume, read back and compared: proven
     arm: the mirror job copies what is written or not proven
 
-The volume itself is read for the samples only.  Nothing is cleared in the
-watch, so whatever the guest writes meanwhile is copied by the mirror.
+A backup can differ from the volume although nothing was written since it
+began: what made it may have read from a cache that was outdated.  So all that
+is to be filled is compared with the volume, unless the operator trusts the
+backups: then only samples are read.  Nothing is cleared in the watch, so
+whatever the guest writes meanwhile is copied by the mirror.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Iterator
 import dataclasses
 import hashlib
 import io
+import itertools
 import random
+import time
 
 from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import disk_export
@@ -34,8 +40,10 @@ from nova_dedup_migrate.storage.sources import backup as backup_source
 from nova_dedup_migrate.swaps import errors
 from nova_dedup_migrate.swaps import watches
 
-#: Blocks of the volume that are read and compared with the backup.
+#: Blocks of the volume that are compared if not all of them are.
 SAMPLES = 64
+#: Blocks that may differ before the guest's writes are read again.
+_DIFFERENT = 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +54,7 @@ class Filled:
     :ivar proven: of the new volume, what the mirror need not copy
     :ivar fetched: that came from the backup
     :ivar sampled: that were read from the volume
+    :ivar zero: of proven, what is zeros
     """
 
     size: int
@@ -53,19 +62,22 @@ class Filled:
     fetched: int
     sampled: int
     seconds: float
+    zero: int = 0
 
 
 def fill(guest: hypervisor.Guest, record: watches.Record,
          source: backup_source.BackupSource, backup_id: str,
          image: writer.Image, journal: str,
          limits: rebuild.Limits | None = None,
-         program: str = 'qemu-storage-daemon') -> Filled:
+         program: str = 'qemu-storage-daemon', everything: bool = True
+         ) -> Filled:
     """Fill an image and arm the disk for the mirror into it.
 
     :param record: of the disk's watch
     :param source: with the backup, is closed
     :param image: the new volume
     :param journal: path for rebuild's journal, which is made
+    :param everything: compare all blocks with the volume, not samples
     :raises SwapError: nothing is armed
     :raises StorageError: likewise
     :raises HypervisorError: likewise
@@ -81,7 +93,9 @@ def fill(guest: hypervisor.Guest, record: watches.Record,
         raise errors.NotFillable(reason='QEMU records writes in granules of '
                                  '%d bytes' % watch.granularity)
     clean = _clean(guest, watch, source)
-    sampled = _compare(guest, watch, source, clean, record, backup_id)
+    limits = limits or rebuild.Limits()
+    sampled = _compare(guest, watch, source, record, backup_id,
+                       _numbers(clean, everything), limits.seconds)
     build = rebuild.Rebuild(
         rebuild.Disk(image, watch.size, journal,
                      hashlib.sha256(watch.token.encode()).digest(),
@@ -93,7 +107,7 @@ def fill(guest: hypervisor.Guest, record: watches.Record,
     armed = guest.arm_disk(watch.token, bytes(built.proven),
                            built.canary.offset, built.canary.data)
     return Filled(watch.size, armed.proven, source.fetched, sampled,
-                  built.seconds)
+                  built.seconds, built.sources.get('zero', 0))
 
 
 def _clean(guest: hypervisor.Guest, watch: watching.DiskWatch,
@@ -112,61 +126,96 @@ def _clean(guest: hypervisor.Guest, watch: watching.DiskWatch,
     return clean
 
 
-def _compare(guest: hypervisor.Guest, watch: watching.DiskWatch,
-             source: backup_source.BackupSource, clean: bitmap.Bitmap,
-             record: watches.Record, backup_id: str) -> int:
-    """Compare some blocks of the volume; return how many bytes.
-
-    :raises BackupDiffers:
-    """
+def _numbers(clean: bitmap.Bitmap, everything: bool) -> Iterable[int]:
+    """Return the blocks to compare, ascending."""
+    if everything:
+        return itertools.chain.from_iterable(
+            range(first, first + count) for first, count in clean.runs())
     numbers = [number for first, count in clean.runs()
                for number in random.sample(
                    range(first, first + count),
                    min(count, max(1, SAMPLES * count // clean.size)))]
-    numbers = random.sample(numbers, min(len(numbers), SAMPLES))
-    if not numbers:
-        raise errors.NotFillable(reason='all of the volume has been written '
-                                 'since the backup')
-    wrong, done = [], 0
+    return sorted(random.sample(numbers, min(len(numbers), SAMPLES)))
+
+
+def _compare(guest: hypervisor.Guest, watch: watching.DiskWatch,
+             source: backup_source.BackupSource, record: watches.Record,
+             backup_id: str, numbers: Iterable[int], seconds: float) -> int:
+    """Compare blocks of the volume; return how many bytes.
+
+    :param seconds: that it may take
+    :raises BackupDiffers:
+    :raises NotFillable:
+    """
+    wrong: list[int] = []
+    done, end = 0, time.monotonic() + seconds
     with guest.exported_disk(watch.node_name) as path:
         disk = libnbd.nbd.NBD()
         disk.set_export_name(disk_export.NAME)
         disk.connect_unix(path)
         try:
-            for number in sorted(numbers):
+            for number in numbers:
+                if time.monotonic() > end:
+                    raise errors.NotFillable(
+                        reason='comparing the volume with its backup took '
+                        'longer than %d seconds' % seconds)
                 length = blocks.length(number, watch.size)
                 data = disk.pread(length, number * blocks.BLOCK)
                 done += length
                 if blocks.digest(data) != source.digest(number):
                     wrong.append(number)
+                if len(wrong) == _DIFFERENT:
+                    _judge(guest, watch, source, record, backup_id, wrong)
+                    wrong.clear()
         except libnbd.nbd.Error as error:
             raise errors.NotFillable(
                 reason='the volume cannot be read: %s' % error) from error
         finally:
             disk.shutdown()
+    if not done:
+        raise errors.NotFillable(reason='all of the volume has been written '
+                                 'since the backup')
     if wrong:
-        # The guest may have written there meanwhile.
-        still = _clean(guest, watch, source)
-        for number in wrong:
-            if still[number]:
-                raise errors.BackupDiffers(
-                    backup_id=backup_id, volume_id=record.volume_id,
-                    offset=number * blocks.BLOCK)
+        _judge(guest, watch, source, record, backup_id, wrong)
     return done
+
+
+def _judge(guest: hypervisor.Guest, watch: watching.DiskWatch,
+           source: backup_source.BackupSource, record: watches.Record,
+           backup_id: str, wrong: list[int]) -> None:
+    """Check that the guest has written to all blocks that differ.
+
+    :raises BackupDiffers:
+    """
+    still = _clean(guest, watch, source)
+    for number in wrong:
+        if still[number]:
+            raise errors.BackupDiffers(
+                backup_id=backup_id, volume_id=record.volume_id,
+                offset=number * blocks.BLOCK)
 
 
 def _manifest(size: int, source: backup_source.BackupSource,
               clean: bitmap.Bitmap) -> Iterator[bytes]:
-    """Yield the manifest of the blocks that the backup has."""
+    """Yield the manifest of the blocks that the backup has.
+
+    Zeros are named as such, so that they stay holes in the new volume.
+    """
     encode = manifest.Writer(size)
     yield encode.header()
     for first, count in clean.runs():
         for start in range(first, first + count, manifest.MAX_DIGESTS):
-            some = range(start, min(start + manifest.MAX_DIGESTS,
-                                    first + count))
-            yield encode.record(manifest.Record(
-                manifest.DIGESTS, start, len(some),
-                b''.join(map(source.digest, some))))
+            some = [source.digest(number) for number in range(
+                start, min(start + manifest.MAX_DIGESTS, first + count))]
+            at = start
+            for zero, same in itertools.groupby(
+                    some, blocks.ZERO_DIGEST.__eq__):
+                digests = list(same)
+                yield encode.record(
+                    manifest.Record(manifest.ZERO, at, len(digests)) if zero
+                    else manifest.Record(manifest.DIGESTS, at, len(digests),
+                                         b''.join(digests)))
+                at += len(digests)
     yield encode.end()
 
 

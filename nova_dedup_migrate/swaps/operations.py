@@ -34,6 +34,12 @@ class Swap:
     :ivar path: of the new volume on this host, '' if it has none
     :ivar phase: COPYING or ENDED
     :ivar outcome: a sentence
+    :ivar size: bytes of the volume, 0 if it was not filled
+    :ivar sources: bytes of the new volume by where they came from: backup,
+        zero (neither read nor written), volume (the old one)
+    :ivar sampled: bytes of the old volume that were read and compared
+    :ivar began: seconds since the epoch
+    :ivar seconds: that filling and copying took
     """
 
     instance: str
@@ -43,6 +49,11 @@ class Swap:
     path: str
     phase: str = COPYING
     outcome: str = ''
+    size: int = 0
+    sources: dict[str, int] = dataclasses.field(default_factory=dict)
+    sampled: int = 0
+    began: float = 0.0
+    seconds: float = 0.0
 
 
 class SwapOperations:
@@ -61,24 +72,32 @@ class SwapOperations:
         """
         self._write(swap)
 
-    def note(self, swap: Swap, outcome: str) -> None:
+    def note(self, swap: Swap) -> None:
         """Write how the driver's part has ended."""
-        self._write(dataclasses.replace(swap, outcome=outcome))
+        self._write(swap)
 
     def end(self, swap: Swap, outcome: str) -> None:
-        """Note that there is nothing left to settle."""
-        self._write(dataclasses.replace(swap, phase=ENDED, outcome=outcome))
+        """Note that there is nothing left to settle.
+
+        :param outcome: replaces that of a swap that was interrupted
+        """
+        self._write(dataclasses.replace(
+            swap, phase=ENDED, outcome=swap.outcome or outcome))
 
     def load(self, instance: str, disk: str) -> Swap | None:
         return self._read(self._directory / ('%s.%s.json'
                                              % (instance, disk)))
 
-    def unfinished(self) -> Iterator[Swap]:
-        """Yield the swaps that were not ended."""
+    def swaps(self) -> Iterator[Swap]:
+        """Yield the last swap of each disk."""
         for path in sorted(self._directory.glob('*.json')):
             found = self._read(path)
-            if found is not None and found.phase != ENDED:
+            if found is not None:
                 yield found
+
+    def unfinished(self) -> Iterator[Swap]:
+        """Yield the swaps that were not ended."""
+        return (swap for swap in self.swaps() if swap.phase != ENDED)
 
     def _read(self, path: pathlib.Path) -> Swap | None:
         try:

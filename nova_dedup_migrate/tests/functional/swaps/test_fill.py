@@ -44,7 +44,7 @@ class FillTest(case.SeedCase):
         return test_backup.Reader(
             pathlib.Path(self.one.image[0]).read_bytes())
 
-    def fill(self, record, reader):
+    def fill(self, record, reader, everything=True):
         """Fill the target while nothing else has it open."""
         source = backup_source.BackupSource(reader)
         self.addCleanup(source.close)
@@ -55,7 +55,8 @@ class FillTest(case.SeedCase):
             return fill.fill(
                 self.one.source, record, source, 'backup',
                 writer.Image(str(self.target), 'raw'),
-                str(self.directory / 'journal'), _LIMITS, self.program)
+                str(self.directory / 'journal'), _LIMITS, self.program,
+                everything)
         finally:
             self.one.destination.qmp('blockdev-add', **{
                 'driver': 'raw', 'node-name': 'disk0-format',
@@ -70,7 +71,7 @@ class FillTest(case.SeedCase):
         reader = self.backup()
         self.one.io('write', '-P', 0x22, 5 * rig.GRANULE, 4096)
         self.one.io('write', '-z', 9 * rig.GRANULE, rig.GRANULE)
-        filled = self.fill(record, reader)
+        filled = self.fill(record, reader, everything=False)
         # while it was filled, and before the mirror
         self.one.io('write', '-P', 0x33, 20 * rig.GRANULE + 512, 1024)
         copied = self.one.mirror()
@@ -79,6 +80,18 @@ class FillTest(case.SeedCase):
         self.assertGreater(filled.proven, filled.size - 6 * rig.GRANULE)
         self.assertLessEqual(filled.sampled, fill.SAMPLES * blocks.BLOCK)
         self.assert_same(self.one)
+
+    def test_zeros_stay_holes(self):
+        self.one.io('write', '-z', 0, 64 * rig.GRANULE)
+        record, reader = self.watch(), self.backup()
+        filled = self.fill(record, reader)
+        self.assertGreaterEqual(filled.zero, 64 * rig.GRANULE)
+        self.one.mirror()
+        self.assert_same(self.one)
+        with open(self.target, 'rb') as file:
+            self.assertGreaterEqual(
+                os.lseek(file.fileno(), 0, os.SEEK_DATA),
+                63 * rig.GRANULE)
 
     def test_blocks_that_the_store_lacks_are_copied(self):
         record, reader = self.watch(), self.backup()
@@ -98,6 +111,23 @@ class FillTest(case.SeedCase):
         # Nothing was armed: the mirror has copied everything.
         self.one.mirror()
         self.assertEqual(watching.DROPPED, self.one.query().state)
+        self.assert_same(self.one)
+
+    def test_one_block_of_other_content(self):
+        """A sample would most likely miss it."""
+        record = self.watch()
+        content = bytearray(pathlib.Path(self.one.image[0]).read_bytes())
+        content[7 * blocks.BLOCK + 5] ^= 1
+        self.assertRaises(errors.BackupDiffers, self.fill, record,
+                          test_backup.Reader(bytes(content)))
+        self.one.mirror()
+        self.assert_same(self.one)
+
+    def test_all_that_is_filled_was_compared(self):
+        record, reader = self.watch(), self.backup()
+        filled = self.fill(record, reader)
+        self.assertGreaterEqual(filled.sampled, filled.proven)
+        self.one.mirror()
         self.assert_same(self.one)
 
     def test_a_volume_written_throughout_is_not_filled(self):

@@ -68,9 +68,9 @@ USED = {
         'ComputeVirtAPI': ('_compute',)},
     'nova/network/neutron.py': {'API': ('setup_networks_on_host',)},
     'nova/compute/utils.py': {'': ('add_instance_fault_from_exc',)},
-    'nova/volume/cinder.py': {'API': (
-        'attachment_get', 'attachment_get_all', 'attachment_delete',
-        'attachment_complete', 'roll_detaching', 'get',
+    'nova/volume/cinder.py': {'': ('cinderclient',), 'API': (
+        'attachment_get', 'attachment_delete', 'attachment_complete',
+        'roll_detaching', 'get',
         'migrate_volume_completion')},
     'nova/context.py': {'': ('get_admin_context',)},
 }

@@ -12,6 +12,7 @@ from nova_dedup_migrate.compute import guests
 from nova_dedup_migrate.conf import dedup_migrate
 from nova_dedup_migrate.hypervisor import watching
 from nova_dedup_migrate.rpc import api
+from nova_dedup_migrate.rpc import objects as rpc_objects
 from nova_dedup_migrate.rpc import watch_objects
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.tasks import fakes
@@ -33,6 +34,8 @@ class DiskFillerTest(base.TestCase):
                     disk_neighbours=['near', 'here', 'there'])
         self.conf = conf
         self.agents = mock.create_autospec(api.AgentAPI, instance=True)
+        self.agents.survey.return_value = rpc_objects.DedupSurveyReply(
+            known=False)
         self.driver = mock.create_autospec(libvirt_driver.LibvirtDriver,
                                            instance=True)
         self.driver._host = mock.Mock(spec=['get_guest'])
@@ -125,6 +128,19 @@ class DiskFillerTest(base.TestCase):
         found = self.filler.facts('vda', self.watched())
         self.assertEqual((0, 8e6), (found.found, found.link_rate))
 
+    def test_measured(self):
+        """What the agent has measured, before what is remembered."""
+        self.agents.have_blocks.return_value = 0
+        self.agents.survey.return_value = rpc_objects.DedupSurveyReply(
+            known=True, link_rate=7e6, disk_write_rate=3e5)
+        for target in 'vda', 'vdb':
+            found = self.filler.facts(target, self.watched())
+            self.assertEqual((7e6, 3e5), (found.link_rate,
+                                          found.write_rate))
+        _, host, request = self.agents.survey.call_args.args
+        self.assertEqual(('here', 'there'), (host, request.destination))
+        self.agents.survey.assert_called_once()
+
     def test_used(self):
         self.filler.targets()
         self.guest.disk_watches.return_value = tuple(
@@ -136,3 +152,11 @@ class DiskFillerTest(base.TestCase):
                 ('virtio-vdz', 'used', None))))
         self.assertEqual({'vda': (0, ''), 'vdb': (None, 'resized')},
                          self.filler.used())
+
+    def test_used_by_a_job_that_has_not_begun(self):
+        """Then all of it is dirty, for a moment."""
+        self.filler.targets()
+        self.guest.disk_watches.return_value = (watching.DiskWatch(
+            '0', 'virtio-vda', 'node', 'used', 1 << 30, 32768,
+            'the mirror job has not begun to copy', dirty=1 << 30),)
+        self.assertEqual({}, self.filler.used())

@@ -195,6 +195,15 @@ class ObserverTest(base.TestCase):
         self.observe()
         self.agents.guest_state.assert_called_once()
 
+    def test_a_job_of_somebody_else(self):
+        """A snapshot's job is not a migration to abort."""
+        for phase in (operations.REQUESTED, operations.PREPARING):
+            self.operation = fakes.operation(phase=phase)
+            self.is_here(job=JOB)
+            at = self.observe()
+            self.assertEqual((rules.PRESENT, rules.NONE),
+                             (at.here, at.there))
+
     def test_the_guest_there(self):
         away = errors.AgentUnavailable('there', 'no answer')
         for agent, libvirtd, expected in (

@@ -60,11 +60,21 @@ class ExtraSpecTest(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.validator, self.compression = extra_specs.register()
+        (self.validator, self.compression,
+         self.content_index) = extra_specs.register()
 
     def test_name(self):
         self.assertEqual('dedup_migrate:strategy', self.validator.name)
         self.assertEqual('dedup_migrate:compression', self.compression.name)
+        self.assertEqual('dedup_migrate:content_index',
+                         self.content_index.name)
+
+    def test_content_index(self):
+        for name in facts.CONTENT_INDEXES:
+            self.content_index.validate('dedup_migrate:content_index', name)
+        self.assertRaises(exception.ValidationError,
+                          self.content_index.validate,
+                          'dedup_migrate:content_index', 'yes')
 
     def test_compression(self):
         for name in facts.COMPRESSIONS:

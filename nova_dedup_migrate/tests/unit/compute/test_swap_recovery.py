@@ -47,7 +47,8 @@ class SwapRecoveryTest(base.TestCase):
         self.driver._host.get_guest.return_value = self.guest
         self.runs_from('/mnt/old')
         self.attachments = {NEW: NEW_ATTACHMENT}
-        self.api.attachment_get_all.side_effect = self._attachments
+        client = self.patched(cinder, 'cinderclient')
+        client.return_value.attachments.list.side_effect = self._attachments
         self.api.attachment_get.return_value = {
             'connection_info': {'driver_volume_type': 'nfs',
                                 'data': {'name': 'new'}}}
@@ -68,9 +69,11 @@ class SwapRecoveryTest(base.TestCase):
         self.addCleanup(patch.stop)
         return patch.start()
 
-    def _attachments(self, context, instance_id=None, volume_id=None):
-        self.assertEqual(fakes.UUID, instance_id)
-        name = self.attachments.get(volume_id)
+    def _attachments(self, search_opts):
+        self.assertEqual(fakes.UUID, search_opts['instance_id'])
+        # They belong to a user's project, and we are of Nova's.
+        self.assertIs(True, search_opts['all_tenants'])
+        name = self.attachments.get(search_opts['volume_id'])
         return [types.SimpleNamespace(id=name)] if name else []
 
     def runs_from(self, path, kind='file'):

@@ -202,9 +202,10 @@ class FillingTest(VolumeSwapsCase):
         self.patched(volume_swaps.connection, 'tls_context')
         self.patched(volume_swaps.VolumeSwaps, '_client')
         self.fill = self.patched(fill, 'fill', return_value=fill.Filled(
-            1 << 20, 1 << 19, 1 << 18, 4096, 0.1))
+            1 << 20, 1 << 19, 1 << 18, 4096, 0.1, zero=1 << 16))
         self.guest.watches = [watching.DiskWatch(
-            'token', 'virtio-disk1', 'node', watching.USED, 1 << 20, 32768)]
+            'token', 'virtio-disk1', 'node', watching.USED, 1 << 20, 32768,
+            dirty=1 << 19)]
         self.records.save(watches.Record(fakes.UUID, 'vdb', OLD, 'token', (),
                                          SINCE))
 
@@ -232,6 +233,39 @@ class FillingTest(VolumeSwapsCase):
         self.assertIn(('drop', 'token'), self.guest.calls)
         self.assertIn('524288 of 1048576', self.operation().outcome)
         self.source.return_value.close.assert_called_with()
+
+    def test_where_the_bytes_came_from(self):
+        with self.swapping():
+            pass
+        found = self.operation()
+        self.assertEqual({'backup': (1 << 19) - (1 << 16), 'zero': 1 << 16,
+                          'volume': 1 << 19}, found.sources)
+        self.assertEqual((1 << 20, 4096), (found.size, found.sampled))
+        self.assertGreater(found.began, 0)
+
+    def test_a_copy_that_did_not_use_what_was_filled(self):
+        for state, reason in ((watching.DROPPED, 'no canary'),
+                              (watching.USED, 'no canary'),
+                              (watching.ARMED, None)):
+            self.records.save(watches.Record(
+                fakes.UUID, 'vdb', OLD, 'token', (), SINCE))
+            self.guest.watches = [watching.DiskWatch(
+                'token', 'virtio-disk1', 'node', state, 1 << 20, 32768,
+                reason)]
+            with self.swapping():
+                pass
+            self.assertEqual({'volume': 1 << 20}, self.operation().sources)
+            self.assertRegex(self.operation().outcome,
+                             'copied by Nova: .*(canary|filled)')
+
+    def test_a_restart_keeps_what_became_of_a_swap(self):
+        with self.swapping():
+            pass
+        before = self.operation().outcome
+        self.patched(swap_recovery, 'settle')
+        self.swaps.stop()
+        self.swaps._work()
+        self.assertEqual(before, self.operation().outcome)
 
     def test_whatever_fails_nova_copies_all(self):
         for failure in (errors.NotFillable(reason='why'), RuntimeError('why'),
