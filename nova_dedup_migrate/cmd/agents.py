@@ -12,6 +12,7 @@ from oslo_config import cfg
 from nova_dedup_migrate.cmd import configuration
 from nova_dedup_migrate.cmd import errors
 from nova_dedup_migrate.conf import nova as nova_options
+from nova_dedup_migrate.hypervisor import libvirt as libvirt_guest
 from nova_dedup_migrate.hypervisor import libvirt_host
 from nova_dedup_migrate.hypervisor import libvirt_monitor
 from nova_dedup_migrate.rpc import api as rpc_api
@@ -37,6 +38,22 @@ def open_agents(arguments: argparse.Namespace
         yield rpc_api.AgentAPI.from_conf(conf, bus), conf
     finally:
         bus.cleanup()
+
+
+@contextlib.contextmanager
+def local_guest(conf: cfg.ConfigOpts, uuid: str
+                ) -> Iterator[libvirt_guest.LibvirtGuest]:
+    """Give an instance of this host.
+
+    :raises HypervisorError:
+    """
+    host = libvirt_host.LibvirtHost(conf.libvirt.connection_uri
+                                    or 'qemu:///system')
+    try:
+        yield libvirt_guest.LibvirtGuest.from_domain(
+            host.domain(uuid, uuid), host)
+    finally:
+        host.close()
 
 
 def domain_xml(conf: cfg.ConfigOpts, uuid: str) -> str:

@@ -20,6 +20,7 @@ from nova_dedup_migrate.backups import connection
 from nova_dedup_migrate.backups import errors as backup_errors
 from nova_dedup_migrate.backups import objects
 from nova_dedup_migrate.backups import reader
+from nova_dedup_migrate.cmd import clouds
 from nova_dedup_migrate.cmd import columns
 from nova_dedup_migrate.cmd import configuration
 from nova_dedup_migrate.cmd import errors
@@ -49,7 +50,7 @@ class ListBackups(lister.Lister):
     def take_action(self, parsed_args: argparse.Namespace
                     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         conf = configuration.load(self.app.options)
-        cloud = _connect()
+        cloud = clouds.connect()
         server, volumes = _find(cloud, parsed_args.subject)
         if parsed_args.disk and len(volumes) != 1:
             raise errors.CommandFailed(
@@ -62,15 +63,6 @@ class ListBackups(lister.Lister):
             rows += _snapshots(cloud, server)
         return (('volume', 'kind', 'id', 'status', 'age', 'size', 'chain',
                  'proves', 'served_by', 'reason'), rows)
-
-
-def _connect() -> Any:
-    try:
-        import openstack
-    except ImportError as error:
-        raise errors.CommandFailed(
-            reason='openstacksdk is not installed') from error
-    return openstack.connect()
 
 
 def _find(cloud: Any, name: str) -> tuple[Any, list[Any]]:

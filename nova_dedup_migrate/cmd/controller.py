@@ -32,6 +32,8 @@ def configure(conf: cfg.ConfigOpts, argv: Sequence[str], program: str
               ) -> cfg.ConfigOpts:
     """Read nova-dedup-migrate.conf and set up logging.
 
+    :param conf: of a program with an engine cfg.CONF, where oslo.messaging
+        has options that it reads of whatever it is given
     :param argv: arguments of the program
     """
     register(conf)

@@ -33,11 +33,14 @@ def make(conf: cfg.ConfigOpts, database: facade.Database) -> service.Engine:
 
     Agents are listened to if there is a transport_url.
     """
-    bus = None
     messaging.set_transport_defaults(transport.EXCHANGE)
-    conf.register_opts([cfg.StrOpt('transport_url', secret=True)])
-    if conf.transport_url:
-        bus = transport.get_transport(conf)
+    # It registers the option, and connects to nothing yet.
+    bus: messaging.RPCTransport | None = transport.get_transport(conf)
+    where = conf.get_location('transport_url')
+    if bus is not None and (where is None or where.location in (
+            cfg.Locations.opt_default, cfg.Locations.set_default)):
+        bus.cleanup()
+        bus = None
     return service.Engine(conf, database, cloud.Cloud.from_conf(conf),
                           socket.gethostname(), controller.release(), bus)
 
@@ -45,7 +48,7 @@ def make(conf: cfg.ConfigOpts, database: facade.Database) -> service.Engine:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run an engine; return the exit status."""
     conf = controller.configure(
-        cfg.ConfigOpts(), sys.argv[1:] if argv is None else argv, PROGRAM)
+        cfg.CONF, sys.argv[1:] if argv is None else argv, PROGRAM)
     signals = listen()
     database = facade.Database(conf)
     try:

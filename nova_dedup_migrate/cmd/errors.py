@@ -32,5 +32,9 @@ class IndexFailed(CommandError):
     template = 'file {path} is not indexed: {reason}'
 
 
+class EstimateFailed(CommandError):
+    template = 'instance {server} is not measured: {reason}'
+
+
 class PreparationFailed(CommandError):
     template = 'instance {server} is not prepared: {reason}'

@@ -16,28 +16,34 @@ import pbr.version
 from nova_dedup_migrate.cmd import backups
 from nova_dedup_migrate.cmd import configuration
 from nova_dedup_migrate.cmd import index
+from nova_dedup_migrate.cmd import move
 from nova_dedup_migrate.cmd import report
 from nova_dedup_migrate.cmd import serve
 from nova_dedup_migrate.cmd import similarity
+from nova_dedup_migrate.cmd import swaps
 
 try:
+    from nova_dedup_migrate.cmd import estimate
     from nova_dedup_migrate.cmd import replica
 except ImportError:
     # Without libvirt's module the other commands work.
-    replica = None  # type: ignore[assignment]
+    estimate = replica = None  # type: ignore[assignment]
 
 COMMANDS: dict[str, Any] = {
     'backups': backups.ListBackups,
     'index build': index.Build,
     'index status': index.Status,
+    'move': move.Move,
     'report list': report.ListReports,
     'report rounds': report.ListRounds,
     'report show': report.ShowReport,
     'serve': serve.Serve,
     'similarity': similarity.Similarity,
+    'swap list': swaps.ListSwaps,
 }
 if replica is not None:
     COMMANDS.update({
+        'estimate': estimate.Estimate,
         'prepare': replica.Prepare,
         'replica cancel': replica.Cancel,
         'replica list': replica.List,
@@ -54,7 +60,8 @@ class DedupMigrateApp(app.App):
         super().__init__(
             description='Shows the reports of the live migrations that had '
                         'this host as their source, and which blocks this '
-                        'host has; serves the controller of a small site.',
+                        'host has; moves servers with their volumes; serves '
+                        'the controller of a small site.',
             version=pbr.version.VersionInfo(
                 'nova-dedup-migrate').release_string(),
             command_manager=manager, deferred_help=True, **kwargs)

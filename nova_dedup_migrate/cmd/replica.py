@@ -7,6 +7,7 @@ import argparse
 import dataclasses
 import datetime
 import logging
+import time
 from typing import Any
 import uuid
 from xml.etree import ElementTree
@@ -22,6 +23,7 @@ from nova_dedup_migrate.cmd import errors
 from nova_dedup_migrate.hypervisor import libvirt_xml
 from nova_dedup_migrate.rpc import api as rpc_api
 from nova_dedup_migrate.rpc import disk_objects
+from nova_dedup_migrate.rpc import errors as rpc_errors
 from nova_dedup_migrate.rpc import replica_objects
 from nova_dedup_migrate.rpc import watch_objects
 
@@ -29,16 +31,26 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds of one wait for a disk.
 _WAIT = 10.0
+#: Runs for one disk, if an agent is restarted meanwhile, and seconds between
+#: two of them.  What is in the replica is compared and kept.
+_ATTEMPTS = 3
+_PAUSE = 10.0
 #: Hours that a replica is kept.
 _LEASE = 24.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Guest:
-    """An instance on this host: its project, and targets of its disks."""
+    """An instance on this host.
+
+    :ivar project: its ID
+    :ivar targets: of its disks
+    :ivar images: IDs of those it was made of
+    """
 
     project: str
     targets: list[str]
+    images: list[str]
 
 
 def guest(description: str) -> Guest:
@@ -46,13 +58,14 @@ def guest(description: str) -> Guest:
 
     :raises ValueError: it is none
     """
-    project = owners.project(ElementTree.fromstring(description))
+    domain = ElementTree.fromstring(description)
+    project = owners.project(domain)
     if project is None:
         raise ValueError('the domain is none of Nova')
     private = owners.private_targets(description)
     return Guest(project, [target for target in
                            libvirt_xml.disks(description)
-                           if target in private])
+                           if target in private], owners.images(domain))
 
 
 class Prepare(command.Command):
@@ -81,7 +94,7 @@ class Prepare(command.Command):
             preparation = str(uuid.uuid4())
             for target in found.targets:
                 work = _Preparation(api, conf.host, parsed_args,
-                                    found.project, preparation, target)
+                                    found, preparation, target)
                 try:
                     work.run()
                 finally:
@@ -102,14 +115,14 @@ class _Preparation:
     """One disk."""
 
     def __init__(self, api: rpc_api.AgentAPI, source: str,
-                 arguments: argparse.Namespace, project: str,
+                 arguments: argparse.Namespace, found: Guest,
                  preparation: str, target: str) -> None:
         self._api = api
         self._source = source
         self._host = arguments.host
         self._server = arguments.server
         self._lease = arguments.lease * 3600
-        self._project = project
+        self._guest = found
         self._preparation = preparation
         self._target = target
 
@@ -119,6 +132,21 @@ class _Preparation:
         :raises AgentUnavailable:
         :raises PreparationFailed:
         """
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return self._attempt()
+            except rpc_errors.AgentRefused:
+                raise
+            except (rpc_errors.AgentUnavailable,
+                    errors.PreparationFailed) as error:
+                if attempt == _ATTEMPTS:
+                    raise
+                LOG.warning('Disk %s: %s. Attempt %d of %d follows in %g s.',
+                            self._target, error, attempt + 1, _ATTEMPTS,
+                            _PAUSE)
+                time.sleep(_PAUSE)
+
+    def _attempt(self) -> None:
         watch = self._api.watch_disk({}, self._source,
                                      watch_objects.DedupWatchRequest(
                                          instance_uuid=self._server,
@@ -126,7 +154,8 @@ class _Preparation:
                                          target=self._target))
         fill = disk_objects.DedupFillRequest(
             instance_uuid=self._server, migration_uuid=self._preparation,
-            project_id=self._project, target=self._target,
+            project_id=self._guest.project, images=self._guest.images,
+            target=self._target,
             image=disk_objects.DedupImageFile(path='-', format='raw'),
             size=watch.size, granularity=watch.granularity,
             watch=watch.watch, source=self._source, source_blocks=True,

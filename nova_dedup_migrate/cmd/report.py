@@ -122,6 +122,8 @@ def _rows(report: reports.Report) -> dict[str, Any]:
                                    _progress(report.progress)),
         page_cache=columns.Formatted(plain['page_cache'],
                                  _page_cache(report.page_cache)),
+        content_index=columns.Formatted(
+            plain['content_index'], _content_index(report.content_index)),
         plan=columns.Formatted(plain['plan'], _plan(report)),
         prediction_error=columns.Formatted(plain['prediction_error'],
                                        _error(report.prediction_error)),
@@ -158,6 +160,18 @@ def _page_cache(found: answer.Answer | None) -> str:
                      % (found.listed_pages, found.extents, found.transport,
                         found.taken_pages, found.seconds))
     return '\n'.join((*lines, *found.notes))
+
+
+def _content_index(found: reports.ContentIndex | None) -> str:
+    if found is None:
+        return '-'
+    lines = [found.outcome + (': ' + found.reason if found.reason else '')]
+    if found.pages:
+        lines.append('%d of %d pages found; %s of %s read, %.1f s'
+                     % (found.found_pages, found.pages,
+                        units.size(found.read_bytes),
+                        units.size(found.disk_bytes), found.seconds))
+    return '\n'.join(lines)
 
 
 def _plan(report: reports.Report) -> str:

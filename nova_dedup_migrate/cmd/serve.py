@@ -87,7 +87,7 @@ class Serve(command.Command):
             for value in values:
                 names += [option, value]
         try:
-            conf = controller.configure(cfg.ConfigOpts(), names,
+            conf = controller.configure(cfg.CONF, names,
                                         'nova-dedup-migrate')
         except cfg.Error as error:
             raise errors.ConfigurationError(reason=error) from error

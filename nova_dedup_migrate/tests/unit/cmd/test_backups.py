@@ -13,7 +13,7 @@ from nova_dedup_migrate.backups import api
 from nova_dedup_migrate.backups import connection
 from nova_dedup_migrate.backups import objects
 from nova_dedup_migrate.backups import reader
-from nova_dedup_migrate.cmd import backups
+from nova_dedup_migrate.cmd import clouds
 from nova_dedup_migrate.cmd import main
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.tests import base
@@ -56,7 +56,7 @@ class BackupsTest(base.TestCase):
         self.directory = self.temporary_dir()
         self.conf = self.directory / 'nova.conf'
         self.conf.write_text('[DEFAULT]\nhost = compute-1\n')
-        self.patched(backups, '_connect', return_value=Cloud())
+        self.patched(clouds, 'connect', return_value=Cloud())
         self.api = mock.create_autospec(api.BackupAssistAPI, instance=True)
         self.patched(api.BackupAssistAPI, 'from_conf', return_value=self.api)
         self.api.find.return_value = objects.DedupBackupFindReply(

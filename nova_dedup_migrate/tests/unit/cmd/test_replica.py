@@ -22,15 +22,17 @@ from nova_dedup_migrate.rpc import watch_objects
 from nova_dedup_migrate.tests import base
 
 INSTANCE = '0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'
+IMAGE = '33333333-0000-4000-8000-000000000003'
 DISK = '''<disk type="file" device="disk"><source file="/i/%s"/>%s
 <target dev="%s"/><alias name="virtio-disk-%s"/></disk>'''
 DOMAIN = '''<domain><metadata>
 <nova:instance xmlns:nova="http://openstack.org/xmlns/libvirt/nova/1.1">
 <nova:owner><nova:project uuid="p1">admin</nova:project></nova:owner>
-</nova:instance></metadata><devices>%s</devices></domain>''' % ''.join((
+<nova:root type="image" uuid="%s"/></nova:instance></metadata>
+<devices>%s</devices></domain>''' % (IMAGE, ''.join((
     DISK % ('vda', '', 'vda', 'vda'),
     DISK % ('vdb', '<shareable/>', 'vdb', 'vdb'),
-    DISK % ('vdc', '', 'vdc', 'vdc')))
+    DISK % ('vdc', '', 'vdc', 'vdc'))))
 
 
 class ReplicaTest(base.TestCase):
@@ -47,6 +49,9 @@ class ReplicaTest(base.TestCase):
             disk_objects.DedupFillingReply(state='running'))
         self.api.filling.return_value = disk_objects.DedupFillingReply(
             state='done', done=5, total=5)
+        patcher = mock.patch.object(replica.time, 'sleep', autospec=True)
+        self.sleep = patcher.start()
+        self.addCleanup(patcher.stop)
         for target, name, value in (
                 (agents.rpc_api.AgentAPI, 'from_conf', self.api),
                 (agents, 'domain_xml', DOMAIN)):
@@ -76,6 +81,7 @@ class ReplicaTest(base.TestCase):
             host, request.fill.source, request.fill.project_id,
             request.lease, request.data))
         self.assertTrue(request.fill.source_blocks)
+        self.assertEqual([IMAGE], request.fill.images)
         preparation = request.fill.migration_uuid
         self.api.forget_disks.assert_called_with({}, 'compute1',
                                                  preparation)
@@ -89,6 +95,26 @@ class ReplicaTest(base.TestCase):
                       self.run_command('prepare', INSTANCE, '--host',
                                        'compute2', status=1))
         self.api.forget_disks.assert_called_once()
+
+    def test_agents_are_restarted(self):
+        """The replica is continued, with a watch that QEMU has begun anew."""
+        done = self.api.filling.return_value
+        self.api.filling.side_effect = [
+            errors.AgentUnavailable('compute2', 'no answer'),
+            disk_objects.DedupFillingReply(state='unknown', reason='restart'),
+            done, done]
+        self.run_command('prepare', INSTANCE, '--host', 'compute2')
+        self.assertEqual(['vda', 'vda', 'vda', 'vdc'], [
+            call.args[2].target
+            for call in self.api.watch_disk.call_args_list])
+        self.assertEqual(2, self.sleep.call_count)
+
+    def test_refused(self):
+        self.api.prepare_disk.side_effect = errors.AgentRefused(
+            'compute2', 'no room', 'FillRefused')
+        self.assertIn('no room', self.run_command(
+            'prepare', INSTANCE, '--host', 'compute2', status=1))
+        self.sleep.assert_not_called()
 
     def test_interrupted(self):
         """Nothing goes on behind the user's back."""
@@ -107,6 +133,11 @@ class ReplicaTest(base.TestCase):
 
     def test_not_of_nova(self):
         self.assertRaises(ValueError, replica.guest, '<domain/>')
+
+    def test_not_of_an_image(self):
+        for kind in 'volume', 'none':
+            self.assertEqual([], replica.guest(DOMAIN.replace(
+                '"image"', '"%s"' % kind)).images)
 
     def test_list(self):
         self.api.list_replicas.return_value = replica_objects.DedupReplicas(

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that estimates downtimes."""
+
+import contextlib
+import importlib.util
+import io
+import json
+import unittest
+from unittest import mock
+
+if importlib.util.find_spec('libvirt') is None:
+    raise unittest.SkipTest('libvirt-python is not installed')
+
+from nova_dedup_migrate.cmd import agents
+from nova_dedup_migrate.cmd import estimate
+from nova_dedup_migrate.cmd import main
+from nova_dedup_migrate.hypervisor import base as hypervisor
+from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.hypervisor import sampling
+from nova_dedup_migrate.tests import base
+
+INSTANCE = '0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'
+MIB = 1 << 20
+
+
+class EstimateTest(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.conf = self.temporary_dir() / 'nova.conf'
+        self.conf.write_text('[DEFAULT]\nhost = compute1\n')
+        self.guest = mock.create_autospec(hypervisor.Guest, instance=True)
+        # 10 MiB again and again
+        self.guest.dirty_rate.side_effect = lambda seconds: (
+            10 * MIB // seconds)
+        self.guest.memory_in_use.return_value = mock.create_autospec(
+            sampling.InUse, instance=True, bytes=1000 * MIB)
+        patcher = mock.patch.object(
+            agents, 'local_guest', autospec=True,
+            side_effect=lambda conf, uuid: contextlib.nullcontext(
+                self.guest))
+        self.local = patcher.start()
+        self.addCleanup(patcher.stop)
+
+    def run_command(self, *arguments, status=0):
+        out, self.err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), \
+                contextlib.redirect_stderr(self.err):
+            self.assertEqual(status, main.main(
+                ['--config-file', str(self.conf), 'estimate', *arguments]),
+                self.err.getvalue())
+        return out.getvalue()
+
+    def rows(self, *arguments):
+        return json.loads(self.run_command(INSTANCE, '-f', 'json',
+                                           *arguments))
+
+    def test_defaults(self):
+        found = self.rows()
+        self.assertEqual([True, True],
+                         [row['converges'] for row in found[1:]])
+        self.assertEqual(1, found[2]['rounds'])
+        self.assertEqual([mock.call(1), mock.call(10), mock.call(60)],
+                         self.guest.dirty_rate.call_args_list)
+        self.assertIn('written to in 10 s: 15.7 MB', self.err.getvalue())
+        self.assertEqual(INSTANCE, self.local.call_args.args[1])
+
+    def test_given(self):
+        found, = self.rows('--bandwidth', '8', '--downtime', '100',
+                           '--windows', '10,1')
+        self.assertFalse(found['converges'])
+        self.assertGreater(found['downtime'], 1000)
+        self.assertEqual([mock.call(1), mock.call(10)],
+                         self.guest.dirty_rate.call_args_list)
+
+    def test_stock_qemu(self):
+        self.guest.memory_in_use.side_effect = errors.DedupNotSupported(
+            name='x')
+        patcher = mock.patch.object(
+            estimate.memory, 'ranges', autospec=True,
+            return_value=[mock.Mock(size=2000 * MIB)])
+        patcher.start()
+        self.addCleanup(patcher.stop)
+        self.assertGreaterEqual(self.rows()[0]['bytes'], 2000 * MIB)
+
+    def test_measuring_fails(self):
+        self.guest.dirty_rate.side_effect = errors.QmpTimeout(
+            command='calc-dirty-rate', seconds=5)
+        self.run_command(INSTANCE, status=1)
+        self.assertIn('is not measured', self.err.getvalue())
+
+    def test_wrong_arguments(self):
+        for wrong in (['--bandwidth', '0'], ['--windows', '0,1'],
+                      ['--windows', '61'], ['--downtime', 'x']):
+            with contextlib.suppress(SystemExit):
+                self.run_command(INSTANCE, *wrong, status=2)
+                self.fail(wrong)
+        self.guest.dirty_rate.assert_not_called()
