@@ -50,7 +50,7 @@ class Blockers:
         self._cloud = cloud
         self._lock = threading.Lock()
         self._room: dict[tuple[Any, ...], bool] = {}
-        self._groups: dict[str, tuple[str, int]] = {}
+        self._groups: list[clouds.Group] | None = None
 
     def find(self, server: clouds.Server, service: clouds.Service | None
              ) -> list[Blocker]:
@@ -70,12 +70,11 @@ class Blockers:
             found.append(Blocker(
                 'encrypted_memory', 'its memory is encrypted for the '
                 'processor of its host', ('skip', 'stop', 'cold')))
-        for group in server.groups:
-            policy, members = self._group(group)
-            if policy == _TOGETHER and members > 1:
+        for group in self._together():
+            if server.id in group.members and len(group.members) > 1:
                 found.append(Blocker(
                     'affinity', 'it has to stay with the %d other servers '
-                    'of its group %s' % (members - 1, group),
+                    'of its group %s' % (len(group.members) - 1, group.id),
                     ('wait', 'skip', 'stop')))
         if server.resources and not self._has_room(server):
             found.append(Blocker(
@@ -86,18 +85,20 @@ class Blockers:
         return found
 
     def _has_room(self, server: clouds.Server) -> bool:
-        key = (server.host, *sorted(server.resources.items()))
+        key = (server.node, *sorted(server.resources.items()))
         with self._lock:
             if key not in self._room:
                 self._room[key] = self._cloud.has_room(server.resources,
-                                                       server.host)
+                                                       server.node)
             return self._room[key]
 
-    def _group(self, group: str) -> tuple[str, int]:
+    def _together(self) -> list[clouds.Group]:
+        """Return the groups whose members may not leave each other."""
         with self._lock:
-            if group not in self._groups:
-                self._groups[group] = self._cloud.group_members(group)
-            return self._groups[group]
+            if self._groups is None:
+                self._groups = [one for one in self._cloud.groups()
+                                if one.policy == _TOGETHER]
+            return self._groups
 
 
 def of_state(server: clouds.Server, service: clouds.Service | None

@@ -32,31 +32,50 @@ COMPLETED = ('completed', 'confirmed', 'done')
 FAILED = ('error', 'failed', 'cancelled')
 #: Of a cold migration that waits for its confirmation.
 FINISHED = 'finished'
-#: Nova's number of a power state.
-_RUNNING = 1
+#: Statuses in which Nova accepts a request to abort a live migration.
+ABORTABLE = ('queued', 'preparing', 'running')
+#: Nova's numbers of power states in which there is a QEMU: running, paused.
+_RUNNING = (1, 3)
+#: Trait of a host whose nova-compute is disabled.
+_DISABLED = 'COMPUTE_STATUS_DISABLED'
+#: Entries of a page where Nova has no marker.
+_PAGE = 1000
 
 
 @dataclasses.dataclass(frozen=True)
 class Server:
     """An instance as Nova shows it.
 
+    :ivar node: name of its host in Placement
+    :ivar running: whether a QEMU has its memory, also if it is paused
     :ivar memory: bytes of its flavor
     :ivar resources: of Placement, by class
     :ivar extra_specs: of its flavor
-    :ivar groups: UUIDs of its server groups
     """
 
     id: str
     name: str
     project_id: str
     host: str
+    node: str
     status: str
     task_state: str | None
     running: bool
     memory: int
     resources: dict[str, int]
     extra_specs: dict[str, str]
-    groups: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """A server group.
+
+    :ivar members: UUIDs of servers that are not deleted
+    """
+
+    id: str
+    policy: str
+    members: frozenset[str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +118,11 @@ class Cloud:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
-        self._compute = connection.compute
+
+    @property
+    def _compute(self) -> Any:
+        # It logs in when it is first used, which fails if OpenStack is away.
+        return self._connection.compute
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Cloud:
@@ -162,25 +185,39 @@ class Cloud:
             found = list(self._compute.services(binary=COMPUTE, host=host))
         return _service(found[0]) if found else None
 
-    def group_members(self, group: str) -> tuple[str, int]:
-        """Return the policy of a server group, and how many are in it."""
-        with _reading('show server group %s' % group):
-            found = self._compute.get_server_group(group)
-        return (found.policy or ','.join(found.policies or ()),
-                len(found.member_ids or ()))
+    def groups(self) -> list[Group]:
+        """Return the server groups of all projects.
+
+        A list of servers does not have them, and to show each server
+        would be a request for each.
+        """
+        made: list[Group] = []
+        with _reading('list server groups'):
+            while True:
+                response = self._compute.get(
+                    '/os-server-groups', microversion='2.64', params={
+                        'all_projects': 'True', 'limit': str(_PAGE),
+                        'offset': str(len(made))})
+                exceptions.raise_from_response(response)
+                page = response.json()['server_groups']
+                made += [Group(one['id'], one['policy'],
+                               frozenset(one['members'])) for one in page]
+                if len(page) < _PAGE:
+                    return made
 
     def has_room(self, resources: dict[str, int], beside: str) -> bool:
-        """Whether a host other than one has room for a server.
+        """Whether an enabled host other than one has room for a server.
 
         :param resources: by class of Placement
-        :param beside: name of the host it is to leave
+        :param beside: name in Placement of the host it is to leave
         """
         with _reading('list allocation candidates'):
             response = self._connection.placement.get(
                 '/allocation_candidates', microversion='1.29',
-                params={'limit': '1000', 'resources': ','.join(
-                    '%s:%d' % pair
-                    for pair in sorted(resources.items()))})
+                params={'limit': '1000', 'required': '!' + _DISABLED,
+                        'resources': ','.join(
+                            '%s:%d' % pair
+                            for pair in sorted(resources.items()))})
             exceptions.raise_from_response(response)
             found = response.json()
             own = self._connection.placement.get(
@@ -276,12 +313,13 @@ def _server(one: Any) -> Server:
     return Server(
         id=one.id, name=(one.name or '')[:255],
         project_id=one.project_id or '', host=one.compute_host or '',
+        node=one.hypervisor_hostname or one.compute_host or '',
         status=one.status or '', task_state=one.task_state,
-        running=one.power_state == _RUNNING,
+        running=one.power_state in _RUNNING,
         memory=int(flavor.ram or 0) << 20,
         resources={name: number for name, number in resources.items()
                    if number},
-        extra_specs=specs, groups=tuple(one.server_groups or ()))
+        extra_specs=specs)
 
 
 def _migration(one: Any) -> Migration:

@@ -7,13 +7,19 @@ safe to power off only if all of them hold.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 
+from nova_dedup_migrate.db import drains
 from nova_dedup_migrate.engine import cloud as clouds
 
 #: Seconds of migrations that are looked at.
 _DAY = 86400.0
+#: States of servers of a drain that are not on the host any more.
+_LEFT = (drains.MOVED, drains.GONE)
+#: Seconds after which a report surely does not have a guest that has left.
+_SETTLED = 5.0
 
 
 def check(cloud: clouds.Cloud, host: str, row: Mapping[str, Any] | None,
@@ -52,6 +58,24 @@ def check(cloud: clouds.Cloud, host: str, row: Mapping[str, Any] | None,
             if fresh else 'the agent has not reported for %d s'
             % (now - (row['seen_at'] or 0.0)))
     return made
+
+
+def is_stale(row: Mapping[str, Any] | None,
+             servers: Iterable[Mapping[str, Any]], now: float,
+             agent_timeout: float) -> bool:
+    """Whether guests that the agent has reported may have left since.
+
+    An agent that does not report any more is not waited for.
+
+    :param row: of the table hosts, None if no agent has reported it
+    :param servers: of the drain, by column
+    """
+    if row is None or not row['facts'].get('guests'):
+        return False
+    seen = row['seen_at'] or 0.0
+    last = max((one['finished_at'] for one in servers
+                if one['state'] in _LEFT), default=0.0)
+    return bool(now - agent_timeout < seen < last + _SETTLED)
 
 
 def safe(conditions: list[dict[str, Any]]) -> bool:

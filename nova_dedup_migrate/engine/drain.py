@@ -38,7 +38,7 @@ from nova_dedup_migrate.engine import errors
 from nova_dedup_migrate.engine import estimates
 from nova_dedup_migrate.engine import moves
 from nova_dedup_migrate.engine import records as recording
-from nova_dedup_migrate.engine import slots
+from nova_dedup_migrate.planner import plan
 
 LOG = logging.getLogger(__name__)
 
@@ -46,6 +46,7 @@ LOG = logging.getLogger(__name__)
 _BEFORE = 3600.0
 _CHECKS = 8
 _DEADLINE = 'the deadline has passed'
+_WAITS_FOR_AGENT = 'the agent has not reported since the last server left'
 
 
 def reason(drain_id: str) -> str:
@@ -141,7 +142,8 @@ class Drain:
         known = {row['server_id'] for row in servers}
         host = self._host_facts(drain, now)
         total = estimates.total(
-            [one for one in found if not one['blockers']], host.slots)
+            [one for one in found if not one['blockers']], host.slots,
+            self._records.overhead())
 
         def write(writer: recording.Writer) -> None:
             for position, one in enumerate(found):
@@ -184,9 +186,9 @@ class Drain:
                     ) -> estimates.HostFacts:
         row = self._records.host(drain['host'])
         since = now - self._options.agent_timeout
-        return host_facts(row, drain, self._options,
-                          self._records.others_take_part(drain['host'],
-                                                         since))
+        return estimates.host_facts(
+            row, drain, self._options,
+            self._records.others_take_part(drain['host'], since))
 
     @staticmethod
     def _add(writer: recording.Writer, drain: Mapping[str, Any],
@@ -370,11 +372,9 @@ class Drain:
         paused = drain['state'] == drains.PAUSED
         active = states & {*drains.IN_FLIGHT, drains.QUEUED,
                            drains.RETRY_WAIT}
-        left = [row['prediction'] for row in servers
-                if row['prediction'] is not None
-                and row['state'] in (*drains.IN_FLIGHT, drains.QUEUED,
-                                     drains.RETRY_WAIT)]
-        eta = estimates.total(left, self._host_facts(drain, now).slots)
+        overhead = self._records.overhead()
+        eta = estimates.total(self._left(servers, now, overhead),
+                              self._host_facts(drain, now).slots, overhead)
         if eta != drain['eta']:
             self._records.write(lambda writer: writer.drain(eta=eta))
         if paused or active:
@@ -391,6 +391,19 @@ class Drain:
             return
         self._enter(drains.VERIFYING, 'Verifying that the host is empty')
 
+    def _left(self, servers: Sequence[Mapping[str, Any]], now: float,
+              overhead: plan.Band) -> list[Mapping[str, Any]]:
+        """Return estimates of what is left, those in flight first."""
+        known = [row for row in servers if row['prediction'] is not None]
+        flying = [row for row in known if row['state'] in drains.IN_FLIGHT]
+        etas = self._records.etas(row['migration_uuid'] for row in flying)
+        return [estimates.rest(row['prediction'],
+                               etas.get(row['migration_uuid']),
+                               now - row['submitted_at'], overhead)
+                for row in flying] + [
+            row['prediction'] for row in known
+            if row['state'] in (drains.QUEUED, drains.RETRY_WAIT)]
+
     # The end
 
     def _verify(self, drain: Mapping[str, Any],
@@ -403,9 +416,15 @@ class Drain:
             # The next step finds those that have come since.
             self._enter(drains.RUNNING, 'Servers have come to the host')
             return
-        found = conditions.check(
-            self._cloud, drain['host'], self._records.host(drain['host']),
-            now, self._options.agent_timeout)
+        host = self._records.host(drain['host'])
+        if conditions.is_stale(host, servers, now,
+                               self._options.agent_timeout):
+            if drain['reason'] != _WAITS_FOR_AGENT:
+                self._records.write(
+                    lambda writer: writer.drain(reason=_WAITS_FOR_AGENT))
+            return
+        found = conditions.check(self._cloud, drain['host'], host, now,
+                                 self._options.agent_timeout)
         left = [row for row in servers
                 if row['state'] in (drains.SKIPPED, drains.SERVER_FAILED)]
         safe = conditions.safe(found)
@@ -469,28 +488,3 @@ def _gone(writer: recording.Writer, row: Mapping[str, Any]) -> None:
 def _alone(row: Mapping[str, Any]) -> bool:
     return bool(row['prediction'] and row['prediction']['runs_alone']
                 and row['action'] == moves.LIVE)
-
-
-def host_facts(row: Mapping[str, Any] | None, drain: Mapping[str, Any],
-               options: Any, patched: bool) -> estimates.HostFacts:
-    """Return what servers that leave a host can count on.
-
-    :param row: of the table hosts, None if no agent has reported it
-    :param drain: with max_parallel and link_rate
-    :param options: conf.engine
-    :param patched: whether another host takes part
-    """
-    facts = {} if row is None else row['facts']
-    of_host = None if row is None else row['max_outbound']
-    rates = [rate for rate in (
-        drain.get('link_rate'), None if row is None else row['link_rate'])
-        if rate]
-    return estimates.HostFacts(
-        facts=facts,
-        link_rate=min(rates) if rates else options.link_rate * 1e6 or None,
-        slots=slots.limit(
-            facts.get('max_outbound'),
-            of_host or (None if drain.get('max_parallel')
-                        else options.max_outbound),
-            drain.get('max_parallel')),
-        patched=patched)

@@ -19,9 +19,10 @@ from nova_dedup_migrate.db import facade
 from nova_dedup_migrate.db import models
 from nova_dedup_migrate.engine import blockers as blocking
 from nova_dedup_migrate.engine import cloud as clouds
-from nova_dedup_migrate.engine import drain as draining
 from nova_dedup_migrate.engine import errors
 from nova_dedup_migrate.engine import estimates
+from nova_dedup_migrate.engine import overheads
+from nova_dedup_migrate.planner import plan
 
 LOG = logging.getLogger(__name__)
 
@@ -87,7 +88,12 @@ class Estimator:
         if row['project_id'] is not None:
             found = [_without_hosts(one, host) for one in found]
         return {'servers': found, 'total_time': estimates.total(
-            [one for one in found if not one['blockers']], known.slots)}
+            [one for one in found if not one['blockers']], known.slots,
+            self._overhead())}
+
+    def _overhead(self) -> plan.Band:
+        with self._database.read() as session:
+            return overheads.band(session)
 
     def _host(self, name: str) -> estimates.HostFacts:
         options = self._conf.engine
@@ -100,8 +106,8 @@ class Estimator:
                     sa.select(table.c.facts).where(
                         table.c.name != name, table.c.seen_at
                         > clock.now() - options.agent_timeout).limit(64)))
-        return draining.host_facts(None if row is None else dict(row), {},
-                                   options, patched)
+        return estimates.host_facts(None if row is None else dict(row), {},
+                                    options, patched)
 
 
 def _without_hosts(one: Mapping[str, Any], host: str) -> dict[str, Any]:

@@ -293,7 +293,8 @@ class Moves:
     def abort(self, row: Mapping[str, Any], view: View) -> None:
         """Request that a migration in flight ends; once."""
         found = self._migration(row, view)
-        if (row['action'] != LIVE or found is None or found.over
+        if (row['action'] != LIVE or found is None
+                or found.status not in clouds.ABORTABLE
                 or row['reason'] == _ABORTED):
             return
         self._records.write(lambda writer: (

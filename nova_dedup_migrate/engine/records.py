@@ -8,6 +8,7 @@ the drain writes nothing more.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 from typing import TypeVar
@@ -19,8 +20,11 @@ from nova_dedup_migrate.db import clock
 from nova_dedup_migrate.db import drains
 from nova_dedup_migrate.db import facade
 from nova_dedup_migrate.db import leases
+from nova_dedup_migrate.db import migrations
 from nova_dedup_migrate.db import models
+from nova_dedup_migrate.engine import overheads
 from nova_dedup_migrate.engine import slots
+from nova_dedup_migrate.planner import plan
 
 _Result = TypeVar('_Result')
 _DRAINS = models.drains
@@ -73,6 +77,10 @@ class Writer:
                 _SERVERS.c.key == row['key'],
                 _SERVERS.c.state == row['state'])
             .values(updated_at=clock.now(), **values))
+        if done.rowcount and values.get('migration_uuid'):
+            # What Nova and agents tell of it has no drain.
+            migrations.set_drain(self._session, values['migration_uuid'],
+                                 self._drain_id)
         return bool(done.rowcount)
 
     def event(self, message: str, server_id: str | None = None) -> Writer:
@@ -138,6 +146,23 @@ class Records:
                 if facts.get('patched'):
                     return True
         return False
+
+    def overhead(self) -> plan.Band:
+        """Return what Nova takes for a migration besides, seconds."""
+        with self._database.read() as session:
+            return overheads.band(session)
+
+    def etas(self, uuids: Iterable[str | None]
+             ) -> dict[str, Mapping[str, Any] | None]:
+        """Return what reports of running migrations have as their eta."""
+        table = models.migrations
+        with self._database.read() as session:
+            return {uuid: summary.get('eta') for uuid, summary
+                    in session.execute(sa.select(
+                        table.c.uuid, table.c.summary).where(
+                            table.c.uuid.in_([one for one in uuids if one]),
+                            table.c.state == 'running',
+                            table.c.revision > 0))}
 
     def write(self, function: Callable[[Writer], _Result],
               left: float = 0.0) -> _Result:

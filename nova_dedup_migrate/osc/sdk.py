@@ -199,11 +199,12 @@ class Proxy(proxy.Proxy):
         return self._update(DrainServer, server_id, drain_id=drain_id,
                             **values)
 
-    def drain_events(self, drain_id: str) -> Iterator[Event]:
-        return self._list(Event, drain_id=drain_id)
+    def drain_events(self, drain_id: str, **query: Any
+                     ) -> Iterator[Event]:
+        return self._list(Event, drain_id=drain_id, **query)
 
-    def hosts(self) -> Iterator[Host]:
-        return self._list(Host)
+    def hosts(self, **query: Any) -> Iterator[Host]:
+        return self._list(Host, **query)
 
     def get_host(self, name: str) -> Host:
         return self._get(Host, name)

@@ -13,12 +13,17 @@ import time
 from typing import Any
 from typing import TextIO
 
+from keystoneauth1 import exceptions as ksa_exceptions
+from openstack import exceptions
+
 #: Exit status: it needs an operator, it failed, the waiting was ended.
 PARTIAL = 2
 FAILED = 3
 DETACHED = 130
 #: Seconds between two looks.
 INTERVAL = 2.0
+#: Seconds for which the controller may not answer.
+PATIENCE = 300.0
 _BAR = 20
 _CLEAR = '\r\x1b[K'
 
@@ -49,6 +54,27 @@ def bar(share: float) -> str:
     return '[%s%s]' % ('#' * full, '.' * (_BAR - full))
 
 
+def _patiently(look: Callable[[], Any], progress: Progress,
+               interval: float) -> Any:
+    """Return what look() returns, though the controller may be away.
+
+    What is waited for goes on when it is back, so waiting does, too; for
+    PATIENCE seconds.
+    """
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return look()
+        except (ksa_exceptions.ConnectFailure,
+                exceptions.HttpException) as error:
+            status = getattr(error, 'status_code', None)
+            if time.monotonic() > end or (status is not None
+                                          and status < 500):
+                raise
+            progress.show('The controller does not answer; waiting')
+            time.sleep(interval)
+
+
 def wait(look: Callable[[], Any], is_over: Callable[[Any], bool],
          describe: Callable[[Any], str], interval: float = INTERVAL
          ) -> tuple[Any, bool]:
@@ -65,7 +91,7 @@ def wait(look: Callable[[], Any], is_over: Callable[[Any], bool],
             if is_over(found):
                 return found, True
             time.sleep(interval)
-            found = look()
+            found = _patiently(look, progress, interval)
     except KeyboardInterrupt:
         return found, False
     finally:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether to have the guest list its page cache.
+"""Whether to have the guest list its page cache, or to index its disks.
 
-The list costs the guest some processor time and the migration a moment.
-How long it will be is not known before; so the best possible outcome is
-compared with the prediction without it.
+The list costs the guest some processor time and the migration a moment; the
+index reads the disks once.  How many pages they will find is not known
+before; so the best possible outcome is compared with the prediction without
+them.
 """
 
 import dataclasses
@@ -23,6 +24,8 @@ _SECONDS = 0.3
 #: and how many times longer than the list took.
 _AGAIN_S = 30.0
 _AGAIN = 20.0
+#: Share of the memory in use above which the hints that there are will do.
+_HINTED = 0.25
 
 
 def usable(given: facts.Facts) -> frozenset[str]:
@@ -38,14 +41,53 @@ def obstacle(given: facts.Facts) -> str:
     :param given: Facts without the list
     """
     known = normal.normal(given)
+    return _obstacle(known, _SECONDS
+                     + known.guest.memory * _SECONDS_PER_BYTE)
+
+
+def index_obstacle(given: facts.Facts, mode: str, rate: int,
+                   limit: float) -> str:
+    """Return why its disks need not be indexed, '' if it is worth it.
+
+    :param given: Facts, with the list of the page cache if there is one
+    :param mode: one of facts.CONTENT_INDEXES
+    :param rate: bytes/s at which the disks are read, 0: as fast as they are
+    :param limit: seconds that are waited for it
+    """
+    if mode == 'off':
+        return 'switched off'
+    known = normal.normal(given)
+    if mode == 'on':
+        return _unusable(known)
+    guest = known.guest
+    in_use = guest.resident if guest.in_use is None else guest.in_use
+    if guest.hint_pages * guest.page_size >= _HINTED * in_use:
+        return ('the hints for %s of its memory suffice'
+                % units.size(guest.hint_pages * guest.page_size))
+    devices = usable(known)
+    size = sum(disk.size for disk in known.disks if disk.device in devices)
+    return _obstacle(known, min(limit, size / rate if rate else limit))
+
+
+def _unusable(known: facts.Facts) -> str:
+    """Return why more hints would be of no use, '' if they would be."""
     strategy = known.options.strategy
     if strategy not in _ASK:
-        return 'strategy %.40s does not use page cache lists' % (strategy,)
+        return ('strategy %.40s does not use page cache lists and content '
+                'indexes' % (strategy,))
     if not (known.source.patched and known.destination.patched):
         return 'the QEMU of one host is not the patched one'
-    devices = usable(known)
-    if not devices:
+    if not usable(known):
         return 'the destination cannot read any of the disks'
+    return ''
+
+
+def _obstacle(known: facts.Facts, cost: float) -> str:
+    """:param cost: seconds until the hints are there"""
+    reason = _unusable(known)
+    if reason:
+        return reason
+    devices = usable(known)
     disks = tuple(disk for disk in known.disks if disk.device in devices)
     best = _best(known, devices)
     stock = predict.predict(known)
@@ -53,8 +95,8 @@ def obstacle(given: facts.Facts) -> str:
     if gain <= 0:
         return ('an ordinary migration is faster, however much the guest '
                 'caches')
-    if strategy == 'auto':
-        return _too_little(known, disks, best, stock, gain)
+    if known.options.strategy == 'auto':
+        return _too_little(known, disks, best, stock, gain, cost)
     return ''
 
 
@@ -87,15 +129,14 @@ def _best(known: facts.Facts, devices: frozenset[str]) -> plan.Prediction:
 
 def _too_little(known: facts.Facts, disks: tuple[facts.Disk, ...],
                 best: plan.Prediction, stock: plan.Prediction,
-                gain: float) -> str:
+                gain: float, cost: float) -> str:
     if stock.completes and gain < known.options.min_gain:
         return ('it could save %s of the time at most; min_gain is %s'
                 % (units.percent(gain),
                    units.percent(known.options.min_gain)))
     without = min((predict.predict(known, disks), stock),
                   key=lambda one: one.time.likely)
-    cost = _SECONDS + known.guest.memory * _SECONDS_PER_BYTE
     if without.completes and (
             without.time.likely - best.time.likely <= cost):
-        return 'the list takes longer than it could save'
+        return 'it takes longer than it could save'
     return ''

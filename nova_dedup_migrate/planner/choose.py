@@ -137,6 +137,7 @@ def _chosen(known: facts.Facts, stock: plan.Prediction,
         max_downtime_limit_ms=candidate.max_downtime_limit_ms,
         fetch_rate=_fetch_rate(known.options, disks),
         fetch_iops=known.options.fetch_iops,
+        fetch_in_postcopy=known.options.fetch_in_postcopy,
         compression_threads=candidate.threads, reason=unbuilt,
         explanation=explain.explain(
             known, disks, stock, prediction,

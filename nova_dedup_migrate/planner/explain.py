@@ -38,9 +38,13 @@ def explain(known: facts.Facts, disks: Sequence[facts.Disk],
     :param threads: that compress in this prediction, 0: none
     """
     sentences = [_strategy(known.options), _guest(known)]
-    if known.guest.map_pages:
+    listed = known.guest.map_pages - known.guest.index_pages
+    if listed > 0:
         sentences.append('The guest has listed %s of page cache.'
-                         % units.size(known.guest.map_pages
+                         % units.size(listed * known.guest.page_size))
+    if known.guest.index_pages:
+        sentences.append('%s of its memory was found on its disks.'
+                         % units.size(known.guest.index_pages
                                       * known.guest.page_size))
     sentences.append(_link(known))
     sentences += _disks(known, disks)

@@ -16,6 +16,7 @@ STRATEGIES = ('auto', 'shared_nas', 'page_cache', 'snapshot', 'compress',
               'off')
 #: Likewise: whether pages that go through the link are compressed.
 COMPRESSIONS = ('auto', 'zstd', 'off')
+CONTENT_INDEXES = ('off', 'auto', 'on')
 
 #: Where the destination finds the bytes of a disk.
 SHARED = 'shared'
@@ -88,6 +89,7 @@ class Guest:
     :ivar dirty_rate: bytes/s the guest writes to memory
     :ivar map_pages: pages that the guest has listed as its page cache;
         hint_pages counts them, Disk.hint_pages may not
+    :ivar index_pages: of map_pages, those found by content
     :ivar map_reason: why there are none
     :ivar disk_write_rate: bytes/s the guest writes to its disks
     :ivar compressed_share: 0 to 1, what remains of a byte of memory that
@@ -100,6 +102,7 @@ class Guest:
     dirty_rate: float
     page_size: int = 4096
     map_pages: int = 0
+    index_pages: int = 0
     map_reason: str = 'the guest was not asked for its page cache'
     disk_write_rate: float | None = None
     in_use: float | None = None
@@ -124,6 +127,10 @@ class Link:
     measured: float | None = None
     host_limit: float | None = None
     sharers: int = 0
+
+
+#: Seconds that libvirt adds to the downtime: measured in the lab.
+SWITCH_OVER = 0.15
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,6 +164,7 @@ class Options:
     :ivar fetch_share: of the rate of storage that fetches may take
     :ivar fetch_rate: bytes/s they may take instead, 0: fetch_share
     :ivar fetch_iops: reads a second, 0: no limit
+    :ivar fetch_in_postcopy: whether fetches go on in post-copy
     :ivar compression: one of COMPRESSIONS
     :ivar compression_source: where it was set, as strategy_source
     """
@@ -179,6 +187,7 @@ class Options:
     fetch_share: float = 1.0
     fetch_rate: int = 0
     fetch_iops: int = 0
+    fetch_in_postcopy: bool = False
     compression: str = 'auto'
     compression_source: str = 'nova.conf'
 

@@ -79,6 +79,7 @@ def _guest(guest: facts.Guest) -> facts.Guest:
         memory=memory, resident=resident, hint_pages=hints,
         dirty_rate=number(guest.dirty_rate, MAX_RATE), page_size=page,
         map_pages=min(pages(guest.map_pages, page), hints),
+        index_pages=min(pages(guest.index_pages, page), hints),
         map_reason=str(guest.map_reason)[:500],
         disk_write_rate=(None if written is None
                          else number(written, MAX_RATE)),

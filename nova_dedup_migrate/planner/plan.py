@@ -100,6 +100,7 @@ class Plan:
         they are
     :ivar fetch_rate: bytes/s the destination may read, 0: no limit
     :ivar fetch_iops: reads a second it may begin, 0: no limit
+    :ivar fetch_in_postcopy: whether it goes on reading in post-copy
     :ivar compression_threads: that may compress what goes through the
         link; 0: nothing is compressed
     """
@@ -115,4 +116,5 @@ class Plan:
     max_downtime_limit_ms: float | None = None
     fetch_rate: int = 0
     fetch_iops: int = 0
+    fetch_in_postcopy: bool = False
     compression_threads: int = 0

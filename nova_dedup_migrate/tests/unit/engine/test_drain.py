@@ -2,8 +2,13 @@
 """Drains from their request to their end, with an emulated Nova."""
 
 import collections
+import time
+
+import sqlalchemy as sa
 
 from nova_dedup_migrate.db import hosts
+from nova_dedup_migrate.db import migrations
+from nova_dedup_migrate.db import models
 from nova_dedup_migrate.tests.unit.engine import base
 
 
@@ -50,6 +55,25 @@ class DrainTest(base.EngineTestCase):
         events = self.call('GET', '/v1/drains/%s/events' % base.ID).json
         self.assertIn('safe to power off', events['events'][0]['message'])
 
+    def test_migrations_know_their_drain(self):
+        """Also those that were listed before the drain had found them."""
+        server = self.openstack.add('compute1', seconds=1000)[0]
+        self.start()
+        self.drain()
+        self.eventually(lambda: self.rows().get(server.id, {}).get(
+            'migration_uuid'), 'its migration')
+        uuid = self.rows()[server.id]['migration_uuid']
+        path = '/v1/migrations/' + uuid
+        self.eventually(lambda: self.call('GET', path).status_int == 200,
+                        'the list of Nova')
+        with self.database.write() as session:
+            session.execute(sa.update(models.migrations).values(
+                drain_id=None))
+        self.let_migrate()
+        self.wait('drained')
+        self.assertEqual(base.ID, self.call(
+            'GET', path).json['migration']['drain_id'])
+
     def test_dry_run(self):
         self.openstack.add('compute1', 2)
         self.openstack.add('compute1', status='SHUTOFF', power_state=4)
@@ -67,9 +91,12 @@ class DrainTest(base.EngineTestCase):
         server = self.openstack.add(
             'compute1', status='ERROR', extra_specs={
                 'pci_passthrough:alias': 'a:1', 'resources:VGPU': '1',
-                'hw:mem_encryption': 'true'}, groups=('g',))[0]
+                'hw:mem_encryption': 'true'})[0]
+        for number in range(1001):
+            self.openstack.groups['g%d' % number] = {
+                'policy': 'anti-affinity', 'members': [server.id, 'b']}
         self.openstack.groups['g'] = {
-            'policy': 'affinity', 'members': ['a', 'b'], 'name': 'g'}
+            'policy': 'affinity', 'members': [server.id, 'b']}
         self.openstack.room = False
         self.openstack.hosts['compute1']['state'] = 'down'
         self.start()
@@ -78,6 +105,18 @@ class DrainTest(base.EngineTestCase):
         self.assertEqual(
             ['source_down', 'error', 'device', 'device',
              'encrypted_memory', 'affinity', 'no_room'],
+            [one['code'] for one in self.rows()[server.id]['blockers']])
+
+    def test_hosts_that_are_disabled_have_no_room(self):
+        """Nor has its own, whose name in Placement is another one."""
+        server = self.openstack.add('compute1')[0]
+        for name in ('compute2', 'compute3'):
+            self.openstack.hosts[name]['status'] = 'disabled'
+        self.start()
+        self.drain(dry_run=True)
+        self.wait('checked')
+        self.assertEqual(
+            ['no_room'],
             [one['code'] for one in self.rows()[server.id]['blockers']])
 
     def test_blocked_holds_no_slot_and_choices(self):
@@ -151,6 +190,21 @@ class DrainTest(base.EngineTestCase):
                          self.openstack.hosts['compute1']['status'])
         self.assertEqual(3, len(self.openstack.on('compute1')))
 
+    def test_abort_waits_until_nova_takes_it(self):
+        """Nova refuses it while it still looks for a destination."""
+        self.openstack.first_status = 'accepted'
+        self.openstack.add('compute1', seconds=1000)
+        self.start()
+        self.drain()
+        self.eventually(lambda: self.asked(), 'the request')
+        self.act({'cancel': {'in_flight': 'abort'}})
+        self.wait('cancelling')
+        time.sleep(0.5)
+        with self.openstack.lock:
+            self.openstack.migrations[0].status = 'queued'
+        found = self.wait('cancelled')
+        self.assertEqual(1, found['counts']['cancelled'])
+
     def test_cancel_waits_for_what_runs(self):
         self.openstack.add('compute1', 3, seconds=1000)
         self.start()
@@ -210,6 +264,8 @@ class DrainTest(base.EngineTestCase):
         self.eventually(lambda: self.openstack.most_at_once == 2,
                         'two at a time')
         self.let_migrate()
+        self.wait('verifying')
+        self.put_facts()
         self.wait('drained')
         # Nova there has two slots.
         self.assertEqual(2, self.openstack.most_at_once)
@@ -231,8 +287,30 @@ class DrainTest(base.EngineTestCase):
         self.openstack.on_action = note
         self.start()
         self.drain(max_parallel=2)
+        self.wait('verifying')
+        self.put_facts()
         self.wait('drained')
         self.assertEqual((True, 0), at_once[-1])
+
+    def test_the_time_left_is_that_of_reports(self):
+        server = self.openstack.add('compute1', seconds=1000)[0]
+        self.start()
+        self.drain()
+        self.eventually(lambda: self.rows().get(server.id, {}).get(
+            'migration_uuid'), 'its migration')
+        first = self.show()['eta']['likely']
+        self.eventually(lambda: self.show()['eta']['likely'] < first,
+                        'less is left')
+        uuid = self.rows()[server.id]['migration_uuid']
+        self.eventually(lambda: self.call(
+            'GET', '/v1/migrations/' + uuid).status_int == 200, 'it is known')
+        with self.database.write() as session:
+            row = migrations.get(session, uuid)
+            session.execute(sa.update(models.migrations).values(
+                revision=1, summary={**row['summary'], 'eta': {
+                    'low': None, 'likely': 777.0, 'high': 999.0}}))
+        self.eventually(lambda: self.show()['eta'] == {
+            'low': 777.0, 'likely': 777.0, 'high': 999.0}, 'the report')
 
     def test_deadline(self):
         self.openstack.add('compute1', 3, seconds=2.0)
@@ -264,6 +342,26 @@ class DrainTest(base.EngineTestCase):
         self.openstack.add('compute1')
         self.eventually(lambda: not self.show()['safe_to_power_off'],
                         'it is not safe any more')
+
+    def test_a_paused_server_is_not_safe(self):
+        self.start()
+        self.drain()
+        self.assertTrue(self.wait('drained')['safe_to_power_off'])
+        self.openstack.add('compute1', status='PAUSED', power_state=3)
+        self.eventually(lambda: not self.show()['safe_to_power_off'],
+                        'it is not safe any more')
+
+    def test_an_old_report_of_the_agent_says_nothing(self):
+        server = self.openstack.add('compute1', seconds=0.1)[0]
+        self.put_facts(**{server.id: {'dirty_rate': 1.0}})
+        self.start()
+        self.drain()
+        self.eventually(
+            lambda: 'agent' in self.show()['reason'], 'the agent counts')
+        self.assertEqual('verifying', self.show()['state'])
+        self.put_facts()
+        found = self.wait('drained')
+        self.assertTrue(found['safe_to_power_off'], found['conditions'])
 
     def test_agent_sees_a_guest(self):
         """Nova has no server there, but a guest runs: not safe."""

@@ -55,6 +55,34 @@ class AskingTest(base.TestCase):
                 (41, 2.0, 39.0, False), (31, 0.1, float('inf'), True)):
             self.assertEqual(expected, asking.again(age, seconds, left))
 
+    def indexed(self, reason, mode='auto', rate=200 << 20, limit=60.0,
+                **changes):
+        changes['guest'] = {'hint_pages': 0, **changes.get('guest', {})}
+        found = asking.index_obstacle(cases.make(**changes), mode, rate,
+                                      limit)
+        if reason:
+            self.assertIn(reason, found)
+        else:
+            self.assertEqual('', found)
+
+    def test_index(self):
+        self.indexed('')
+        self.indexed('switched off', 'off')
+        self.indexed('suffice', guest={'hint_pages': cases.GIB // 4096})
+        self.indexed('min_gain', options={'min_gain': 0.999})
+        self.indexed('longer than it could save', limit=3600.0, rate=1 << 10)
+        for mode in 'auto', 'on':
+            self.indexed('QEMU of one host is not', mode,
+                         source=_STOCK_QEMU)
+            self.indexed('cannot read any', mode, disks=())
+            self.indexed('does not use', mode,
+                         options={'strategy': 'shared_nas'})
+
+    def test_index_whatever_it_costs(self):
+        self.indexed('', 'on', rate=1 << 10, limit=3600.0,
+                     guest={'hint_pages': cases.GIB // 4096},
+                     options={'min_gain': 0.999})
+
     def test_usable(self):
         self.assertEqual({'a', 'b'}, asking.usable(cases.make(disks=(
             cases.disk(device='a'), cases.disk(device='b', copy='own'),
