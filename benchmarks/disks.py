@@ -268,11 +268,12 @@ def measure(given: argparse.Namespace, found: results.Results) -> None:
                            given.mib // 8, Path(directory)).run()
         if variant == 'stock':
             stock = outcome
-        _rows(found, variant, outcome, stock)
+        add_rows(found, variant, outcome, stock)
 
 
-def _rows(found: results.Results, variant: str, outcome: Outcome,
-          stock: Outcome | None) -> None:
+def add_rows(found: results.Results, variant: str, outcome: Outcome,
+             stock: Outcome | None) -> None:
+    """Add what one variant came to."""
     found.add(variant + ': disks are equal', str(outcome.identical), '',
               'True', outcome.identical)
     share = (outcome.link / stock.link

@@ -38,25 +38,33 @@ OFF = Driver('ours, enabled = false', 'dedup', enabled=False)
 OURS = Driver('ours', 'dedup')
 
 
-def parser(name: str, about: str) -> argparse.ArgumentParser:
+#: What labs are made like unless a bench wants another one.
+UNLIMITED = settings.Settings(migration_rate=0)
+
+
+def parser(name: str, about: str, lab: str = 'stack'
+           ) -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog=name, description=about.splitlines()[0], allow_abbrev=False)
     result.add_argument('--quick', action='store_true',
                         help='fewer migrations: ends within 15 minutes')
     result.add_argument(
-        '--lab', default='stack', metavar='NAME',
+        '--lab', default=lab, metavar='NAME',
         help='lab to use, of profile shared; if there is none it is brought '
              'up, and ended afterwards (default: %(default)s)')
     return result
 
 
 @contextlib.contextmanager
-def opened(name: str, progress: steps.Progress) -> Iterator[clouds.Cloud]:
-    """Yield a lab without a limit of the rate of migrations.
+def opened(name: str, progress: steps.Progress,
+           wanted: settings.Settings = UNLIMITED) -> Iterator[clouds.Cloud]:
+    """Yield a lab whose migrations have the rate that is wanted.
 
     One that was there is as before afterwards.
 
-    :raises LabError: it is of another profile, or cannot be brought up
+    :param wanted: Settings of a lab that is made
+    :raises LabError: it is of another profile or has no controller, or
+        cannot be brought up
     """
     clouds.forget_proxies()
     directory = settings.TOP / 'build' / (
@@ -66,16 +74,20 @@ def opened(name: str, progress: steps.Progress) -> Iterator[clouds.Cloud]:
         cloud = clouds.Cloud.load(name, directory)
     except errors.LabError:
         made = True
-        cloud = up.up(name, directory, settings.Settings(migration_rate=0),
-                      progress)
+        cloud = up.up(name, directory, wanted, progress)
     if cloud.settings.profile != 'shared':
         raise errors.LabError(
             f'lab {name} is of profile {cloud.settings.profile}: this needs '
             'profile shared; end it with make lab-down, or give --lab')
+    if wanted.controller and not cloud.settings.controller:
+        raise errors.LabError(
+            f'lab {name} has no controller: this needs one; end it with '
+            'make lab-down, or give --lab')
     usual = cloud.settings
+    rate = wanted.migration_rate or None
     try:
         for host in cloud.computes:
-            host.link('migration').limit()
+            host.link('migration').limit(send=rate, receive=rate)
         yield cloud
     finally:
         if made:
@@ -117,19 +129,22 @@ def use_driver(cloud: clouds.Cloud, driver: Driver, **values) -> None:
 
 def main(target: str, about: str,
          measure: Callable[..., list[results.Row]],
-         arguments: list[str] | None = None) -> int:
+         arguments: list[str] | None = None,
+         wanted: settings.Settings = UNLIMITED, lab: str = 'stack') -> int:
     """Measure in a lab, write the report; the exit status.
 
     :param measure: called with the Cloud, whether it is to be quick, and a
         steps.Progress
+    :param wanted: see opened
+    :param lab: name of the lab that is used unless another one is given
     """
-    given = parser(target, about).parse_args(arguments)
+    given = parser(target, about, lab).parse_args(arguments)
     typed = ' '.join(sys.argv[1:] if arguments is None else arguments)
     found = results.Results(
         f'make {target}' + (f' ARGS="{typed}"' if typed else ''))
     progress = steps.Progress()
     try:
-        with opened(given.lab, progress) as cloud:
+        with opened(given.lab, progress, wanted) as cloud:
             found.rows = measure(cloud, given.quick, progress)
     except (errors.LabError, GuestError, RuntimeError, OSError,
             *client.ERRORS) as error:

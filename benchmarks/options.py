@@ -300,6 +300,12 @@ def parser() -> argparse.ArgumentParser:
         default=None,
     )
     result.add_argument(
+        '--disk',
+        action='store_true',
+        help="mirror the guest's disk instead of its memory; see --disk "
+        '--help',
+    )
+    result.add_argument(
         '--no-compression',
         dest='compress',
         action='store_false',

@@ -130,7 +130,7 @@ class Bench(test_service.ServiceTestCase):
             'backup', writer.Image(str(target), 'raw'),
             str(self.directory / 'journal'), rebuild.Limits(reserve=0),
             os.path.join(os.path.dirname(self.binary),
-                         'qemu-storage-daemon'))
+                         'qemu-storage-daemon'), everything=False)
         one.start_target()
         one.mirror()
         return _read(one.source.pid) - before, time.monotonic() - begun

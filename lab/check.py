@@ -11,6 +11,7 @@ import sys
 from guests.errors import GuestError
 from lab import client
 from lab import demonstration
+from lab import disk_table
 from lab import errors
 from lab import guest
 from lab import steps
@@ -70,6 +71,8 @@ def wrong(outcomes, settings, lister=None):
                 what, one.errors))
         if not one.verified:
             found.append('%s: the guest verified nothing' % what)
+        found += ['%s: %s' % (what, problem)
+                  for problem in disk_table.wrong(one, settings)]
         if one.kind != 'stock' and not _can_dedup(settings):
             found += ['%s: %s' % (what, problem)
                       for problem in _ordinary(one, settings)]
@@ -84,6 +87,7 @@ def wrong(outcomes, settings, lister=None):
         if len({one.source for one in ours}) < 2:
             found.append('%s: not both directions' % kind)
         sent[kind] = sum(one.link_bytes for one in ours) / len(ours)
+    found += disk_table.unbuilt(outcomes, settings)
     if _can_dedup(settings) and 'stock' in sent:
         found += ['%s sent %.0f MB, stock %.0f MB' % (
             kind, sent[kind] / 1e6, sent['stock'] / 1e6)

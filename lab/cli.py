@@ -20,12 +20,15 @@ from lab import demonstration
 from lab import errors
 from lab import fault_campaign
 from lab import instances
+from lab import server_moves
 from lab import settings
 from lab import steps
 from lab import tempest_run
 from lab import topology
 from lab import trials
 from lab import up
+from lab import volume_pairs
+from lab import volume_trials
 from lab.hosts import lab as labs
 from testkit import results
 from testkit import table
@@ -60,7 +63,29 @@ def _parser():
                      help='leave the instances in the cloud')
     one.add_argument('--json', type=pathlib.Path, metavar='FILE',
                      help='write the figures there, too')
+    one.add_argument('--profile', choices=settings.PROFILES,
+                     help='that the lab has to have')
+    one.add_argument('--move', action='store_true',
+                     help='move an instance with its volumes instead, by '
+                          'nova-dedup-migrate move; the lab needs --backups')
     one.set_defaults(run=_migrate)
+    one = commands.add_parser(
+        'volumes', help='move a volume in use to another backend, with and '
+                        'without faults')
+    one.add_argument('--only', default=','.join(volume_trials.TRIALS),
+                     type=_some_of(tuple(volume_trials.TRIALS)),
+                     metavar='TRIAL,...',
+                     help='of %s (default: all)' % ', '.join(
+                         volume_trials.TRIALS))
+    one.add_argument('--keep', action='store_true',
+                     help='leave the instance in the cloud')
+    one.add_argument('--pairs', type=int, default=0, metavar='NUMBER',
+                     help='instead, move it so often with and without '
+                          'backups, over links of --rate')
+    one.add_argument('--rate', type=_rate, default='100', metavar='MBIT',
+                     help='Mbit/s of the links of both NASes then '
+                          '(default: %(default)s)')
+    one.set_defaults(run=_volumes)
     one = commands.add_parser(
         'faults', help='inject faults while an instance migrates, and check '
                        'the instance and the hosts afterwards')
@@ -133,14 +158,32 @@ def _add_settings(parser):
         help='track_io is off: QEMU knows of the guests\' memory only what '
              'they list')
     parser.add_argument(
+        '--backups', action='store_true',
+        help='with profile volume: a second backend, cinder-backup and '
+             'cinder-backup-assist')
+    parser.add_argument(
         '--tls', action='store_true',
         help='live_migration_with_native_tls, with certificates')
+    parser.add_argument(
+        '--disks', choices=settings.DISKS, default='auto',
+        help='whether destinations build the disks of block migrations '
+             'before they are mirrored, with profile local (default: '
+             '%(default)s)')
+    parser.add_argument(
+        '--flat', action='store_true',
+        help='disks are raw files without a base (images_type = flat)')
+    parser.add_argument(
+        '--controller', action='store_true',
+        help='with the controller: its API and an engine, openstack dedup')
 
 
 def _settings(args):
+    if args.backups and args.profile != 'volume':
+        raise errors.LabError('--backups needs --profile volume')
     return settings.Settings(
         args.profile, args.driver, args.qemu, args.migration_rate,
-        args.storage_rate, args.tls, args.tracking)
+        args.storage_rate, args.tls, args.tracking, args.disks, args.flat,
+        args.controller, args.backups)
 
 
 def _add_migrations(parser):
@@ -164,6 +207,9 @@ def _add_migrations(parser):
     parser.add_argument('--at-once', action='store_true',
                         help='migrate all kinds at the same time, two in '
                              'opposite directions')
+    parser.add_argument('--write', type=int, metavar='KB/S',
+                        help='rate at which the guests rewrite their files '
+                             'meanwhile; then they read all of them anew')
     _add_disks(parser)
 
 
@@ -180,7 +226,7 @@ def _demonstration(args, known, keep=False):
     return demonstration.Demonstration(
         args.kinds, args.rounds,
         instances.Disks.of(known, args.disk, args.second_disk),
-        args.at_once, keep, args.lister)
+        args.at_once, keep, args.lister, args.write)
 
 
 def _some_of(choices):
@@ -216,9 +262,10 @@ def _up(args):
     print()
     _print_services(cloud)
     print('\nThe lab is up after %.0f s. To use it:\n\n  source %s\n'
-          '  openstack server list\n\n'
+          '  openstack server list\n%s\n'
           'make lab-migrate demonstrates it, make lab-down ends it.' % (
-              progress.seconds, cloud.directory / 'openrc'))
+              progress.seconds, cloud.directory / 'openrc',
+              '  openstack dedup host list\n' * cloud.settings.controller))
 
 
 def _check(args):
@@ -261,9 +308,42 @@ def _status(args):
 
 def _migrate(args):
     cloud = clouds.Cloud.load(args.name, args.directory)
+    if args.profile not in (None, cloud.settings.profile):
+        raise errors.LabError('the lab has the profile %s' % (
+            cloud.settings.profile))
+    if args.move:
+        found = results.Results('make lab-migrate ARGS="%s"' % shlex.join(
+            args.words[args.words.index('migrate') + 1:]))
+        server_moves.run(cloud, args.rounds, found, steps.Progress())
+        print('\n' + found.text())
+        found.write(server_moves.REPORT)
+        return found.status()
     return demonstration.run(
         cloud, _demonstration(args, cloud.settings, args.keep), args.json,
         steps.Progress())
+
+
+def _volumes(args):
+    found = results.Results(shlex.join(['python', '-m', 'lab', *args.words]))
+    cloud = clouds.Cloud.load(args.name, args.directory)
+    progress = steps.Progress()
+    subject = volume_trials.boot(cloud, progress)
+    try:
+        if args.pairs:
+            runs = volume_pairs.measure(subject, args.pairs, args.rate,
+                                        progress)
+            volume_pairs.judge(runs, found)
+            text = volume_pairs.show(runs) + '\n\n' + found.text()
+        else:
+            tried = volume_trials.run(subject, args.only, progress)
+            volume_trials.judge(tried, found)
+            text = volume_trials.show(tried)
+    finally:
+        if not args.keep:
+            subject.delete()
+    print('\n' + text)
+    found.write(settings.TOP / 'build/lab-volumes/report.json')
+    return found.status()
 
 
 def _faults(args):

@@ -33,7 +33,8 @@ INSTANCES = 'instances'
 NETWORKS = ('management', 'migration', 'storage', INSTANCES)
 REGION = 'RegionOne'
 PORTS = {'identity': 5000, 'placement': 8778, 'image': 9292,
-         'compute': 8774, 'network': 9696, 'volume': 8776}
+         'compute': 8774, 'network': 9696, 'volume': 8776,
+         'dedup-migrate': 8785}
 PATHS = {'identity': '/v3', 'compute': '/v2.1', 'volume': '/v3'}
 _PROXIES = ('http_proxy', 'https_proxy', 'all_proxy')
 
@@ -96,8 +97,7 @@ class Cloud:
     @property
     def host_names(self):
         names = ['control', *self.settings.hosts]
-        if self.settings.has_nas:
-            names.insert(1, 'nas')
+        names[1:1] = [*self.settings.nases, *self.settings.backup_hosts]
         if self.settings.has_ceph:
             names.insert(1, 'ceph')
         return names

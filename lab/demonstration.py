@@ -14,6 +14,7 @@ import statistics
 
 from guests.synthetic import console
 from lab import client
+from lab import disk_table
 from lab import errors
 from lab import guest
 from lab import instances
@@ -34,6 +35,7 @@ class Demonstration:
     :ivar keep: do not delete them
     :ivar lister: what happens to the listers of guests of the kind
         page_cache at each migration, of console.LISTER_FAULTS
+    :ivar write: KB/s that the guests write meanwhile, None: nothing
     """
 
     kinds: tuple = tuple(instances.KINDS)
@@ -42,6 +44,7 @@ class Demonstration:
     at_once: bool = False
     keep: bool = False
     lister: str | None = None
+    write: int | None = None
 
 
 def run(cloud, wanted, json_file, progress):
@@ -52,7 +55,7 @@ def run(cloud, wanted, json_file, progress):
     if json_file is not None:
         json_file.write_text(json.dumps(
             [dataclasses.asdict(one) for one in outcomes], indent=1) + '\n')
-    return 1 if any(one.errors for one in outcomes) else 0
+    return 1 if any(one.errors or one.differing for one in outcomes) else 0
 
 
 def measure(cloud, wanted, progress):
@@ -114,11 +117,13 @@ def _round(cloud, wanted, servers):
         for kind, server in pairs:
             yield migrations.migrate(
                 cloud, kind, server,
-                wanted.lister if kind == 'page_cache' else None)
+                wanted.lister if kind == 'page_cache' else None,
+                wanted.write)
         return
     with concurrent.futures.ThreadPoolExecutor(len(pairs)) as pool:
         yield from [future.result() for future in [
-            pool.submit(migrations.migrate, cloud, kind, server)
+            pool.submit(migrations.migrate, cloud, kind, server,
+                        write=wanted.write)
             for kind, server in pairs]]
 
 
@@ -137,9 +142,9 @@ def show(outcomes):
         for one in outcomes if one.reason and one.kind != 'stock')
     if reasons:
         text += '\n\n' + '\n'.join(reasons)
-    asked = _asked(outcomes)
-    if asked:
-        text += '\n\n' + asked
+    for more in _asked(outcomes), disk_table.show(outcomes):
+        if more:
+            text += '\n\n' + more
     text += '\n\n' + _spreads(outcomes)
     means = {kind: [statistics.fmean(values) for values in zip(*(
         (one.seconds, one.link_bytes) for one in outcomes

@@ -9,6 +9,7 @@ undone, and when Nova has come to rest
 - the guest finds its memory as it was,
 - nothing is left armed, and neither domains, processes, files nor
   allocations where no instance needs them,
+- where disks are block-migrated, each is as it was, byte by byte,
 - a new migration brings it to the other host.
 """
 
@@ -22,6 +23,7 @@ from guests.errors import GuestError
 from guests.synthetic import console
 from lab import client
 from lab import concurrent_migrations
+from lab import disk_checks
 from lab import errors
 from lab import faults
 from lab import guest
@@ -33,10 +35,12 @@ from lab.trials import Trial
 
 #: While the destination's nova-compute prepares itself.
 _PREPARING = 'preparing'
+#: While its agent builds a disk.
+_FILLING = 'filling'
 #: Part of the bytes of an undisturbed migration after which a fault is
 #: injected; before: as soon as Nova has taken the request; random: None.
-MOMENTS = {'before': 0.0, _PREPARING: 0.0, 'during': 0.4, 'end': 0.9,
-           'random': None}
+MOMENTS = {'before': 0.0, _PREPARING: 0.0, _FILLING: 0.0, 'during': 0.4,
+           'end': 0.9, 'random': None}
 #: Those that are tried if nothing is said.
 USUAL = ('before', 'during', 'end')
 NAMES = (*faults.FAULTS, *concurrent_migrations.SIZES)
@@ -54,6 +58,8 @@ _BOOT = 600.0
 _REST = 300
 #: Seconds that preparing takes, or more.
 _PREPARES = 1.0
+#: Seconds that building a disk takes at least.
+_FILLS = 3.0
 #: Seconds between two questions whether Nova still migrates.
 _ASK = 0.5
 #: Seconds in which Nova finds a host for a new migration.
@@ -73,7 +79,8 @@ def pairs(patterns, moments, settings):
         if name in concurrent_migrations.SIZES:
             found.append((name, _NO_MOMENT))
         elif faults.FAULTS[name].fits(settings):
-            found += [(name, moment) for moment in moments]
+            found += [(name, moment) for moment in moments
+                      if moment != _FILLING or settings.builds_disks]
     return found
 
 
@@ -93,6 +100,7 @@ class FaultCampaign:
         self._server = None
         self._bytes = None
         self._left = set()
+        self._cached = False
 
     def run(self, wanted):
         """Try each pair, and note it in the ledger.
@@ -140,6 +148,9 @@ class FaultCampaign:
 
     def _prepare(self):
         """Have an instance that has just migrated undisturbed."""
+        if self._cloud.settings.builds_disks and not self._cached:
+            instances.cache_image(self._cloud, self._disks)
+            self._cached = True
         if self._server is None:
             server = instances.boot(self._cloud, _NAME, 'dedup', self._disks)
             self._server = instances.wait_active(self._compute, server)
@@ -173,12 +184,18 @@ class FaultCampaign:
         if share is None:
             share = random.random()  # noqa: S311
             trial.note = 'at %.0f %%' % (share * 100)
+        disks = self._digests(scene.source)
         last = self._newest()
         sent = scene.source.link('migration').carried()[0]
         self._compute.live_migrate_server(self._server,
                                           block_migration='auto')
-        if not (self._wait_prepares() if trial.moment == _PREPARING else
-                self._wait_for(share * self._bytes, scene.source, sent)):
+        if trial.moment == _PREPARING:
+            in_time = self._wait_prepares()
+        elif trial.moment == _FILLING:
+            in_time = self._wait_fills(scene.destination)
+        else:
+            in_time = self._wait_for(share * self._bytes, scene.source, sent)
+        if not in_time:
             trial.note = 'injected after it'
         started = time.monotonic()
         note = self._inject(fault, scene, trial)
@@ -198,6 +215,8 @@ class FaultCampaign:
         trial.problems += instance_checks.failures(self._cloud, self._server,
                                               host, survives)
         self._note(trial)
+        if not trial.problems and self._digests(host, survives) != disks:
+            trial.problems.append('its disks are not as they were')
         trial.problems += sorted(
             instance_checks.leftovers(self._cloud, self._left))
         if survives and not trial.problems:
@@ -231,6 +250,25 @@ class FaultCampaign:
             time.sleep(0.02)
         time.sleep(random.random() * _PREPARES)  # noqa: S311
         return status == _PREPARING
+
+    def _wait_fills(self, destination):
+        """Wait until some of a disk is built; False if none is."""
+        asked = time.monotonic()
+        while not disk_checks.writers(destination):
+            if time.monotonic() - asked > _ASK:
+                if not self._migrates():
+                    return False
+                asked = time.monotonic()
+            time.sleep(0.02)
+        time.sleep(random.random() * _FILLS)  # noqa: S311
+        return bool(disk_checks.writers(destination))
+
+    def _digests(self, host, running=True):
+        """What is on its disks, None if they are not copied."""
+        if self._cloud.settings.profile != 'local':
+            return None
+        return disk_checks.digests(self._cloud, host, self._server.id,
+                                   running)
 
     def _wait_for(self, share, source, sent):
         """Wait until that many bytes have gone; False if Nova was faster.

@@ -30,6 +30,9 @@ OS_TYPE = 'linux'
 #: One that fits 128 MiB, and does nothing.
 IDLE_IMAGE, IDLE_MEMORY = 'small-linux-idle', 128
 _IDLE = Workload(cache=8, anon=4)
+#: One of which a third is memory that it may write to, when told.
+WRITER_IMAGE, WRITER_MEMORY, WRITER_ANONYMOUS = 'small-linux-writer', 256, 32
+_WRITER = Workload(cache=72, anon=WRITER_ANONYMOUS)
 _PROPERTIES = {'hw_disk_bus': 'virtio',
                'dedup_migrate:page_cache_port': 'true'}
 #: MiB of memory, and of anonymous memory filled with a pattern.
@@ -74,6 +77,12 @@ def upload_idle(cloud):
     """Put the image of the guest that does nothing there, likewise."""
     return _upload(cloud, IDLE_IMAGE,
                    lambda: bootdisk.build(_IDLE, _IDLE.cache))
+
+
+def upload_writer(cloud):
+    """Put the image of the guest that writes there, likewise."""
+    return _upload(cloud, WRITER_IMAGE,
+                   lambda: bootdisk.build(_WRITER, _WRITER.cache))
 
 
 def upload_debian(cloud):

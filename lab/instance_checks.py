@@ -6,6 +6,7 @@ import time
 
 from guests.synthetic import console
 from lab import client
+from lab import disk_checks
 from lab import errors
 from lab import faults
 from lab import guest
@@ -35,6 +36,8 @@ def failures(cloud, server, host, survives=True):
     if running == wanted and survives:
         yield from _memory(host, server)
         yield from _armed(host, server)
+        if cloud.settings.builds_disks:
+            yield from disk_checks.watched(host, server.id)
 
 
 def _memory(host, server):
@@ -91,6 +94,8 @@ def _on_hosts(cloud, servers):
             if phase != operation.ENDED:
                 yield '%s: operation %s is %s' % (host.name, path.stem,
                                                   phase)
+        if cloud.settings.builds_disks:
+            yield from disk_checks.left(host)
         if cloud.settings.profile != 'shared':
             for path in (host.directory / 'var/lib/nova/instances').glob(
                     '*-*-*-*-*'):

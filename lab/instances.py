@@ -69,10 +69,11 @@ class Disks:
         return cls(root, second)
 
 
-def boot(cloud, name, kind, disks):
+def boot(cloud, name, kind, disks, **more):
     """Ask for an instance; one of that name goes first.
 
     :param kind: of KINDS
+    :param more: attributes of the request, such as host
     """
     connection = client.connect(cloud)
     compute = connection.compute
@@ -96,8 +97,21 @@ def boot(cloud, name, kind, disks):
     if mapping:
         disk['block_device_mapping'] = mapping
     return compute.create_server(
-        name=name, networks='none', **disk,
+        name=name, networks='none', **disk, **more,
         flavor_id=_flavor(compute, kind, disks.second == 'ephemeral').id)
+
+
+def cache_image(cloud, disks):
+    """Have each compute host keep the image that instances boot from.
+
+    :param disks: Disks
+    """
+    compute = client.connect(cloud).compute
+    for host in cloud.computes:
+        server = boot(cloud, 'cache-' + host.name, 'stock', disks,
+                      host=host.name)
+        wait_active(compute, server)
+        delete(compute, server)
 
 
 def boot_image(cloud, name, kind, image, memory, disk, attached=False,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Migrating one instance, and what came of it."""
 
+import contextlib
 import dataclasses
 import json
 import re
@@ -8,6 +9,7 @@ import time
 
 from guests.synthetic import console
 from lab import client
+from lab import disk_checks
 from lab import errors
 from lab import guest
 from lab import instances
@@ -40,6 +42,10 @@ class Outcome:
         where the guest was not to be asked
     :ivar prediction_error: its prediction_error; None where nothing was
         predicted
+    :ivar disks: its disks, those of a block migration that were, or might
+        have been, built at the destination
+    :ivar compared: bytes of disks that were compared with the source's
+    :ivar differing: what of them was not equal, sentences
     """
 
     kind: str
@@ -57,6 +63,9 @@ class Outcome:
     pages: dict = dataclasses.field(default_factory=dict)
     page_cache: dict | None = None
     prediction_error: dict | None = None
+    disks: list = dataclasses.field(default_factory=list)
+    compared: int = 0
+    differing: tuple = ()
 
     @property
     def disk_bytes(self):
@@ -66,28 +75,37 @@ class Outcome:
         return max(0, self.link_bytes - self.memory_bytes)
 
 
-def migrate(cloud, kind, server, lister=None):
+def migrate(cloud, kind, server, lister=None, write=None):
     """Migrate an instance to wherever Nova likes; an Outcome.
 
     :param lister: what happens to the lister in the guest meanwhile, of
         console.LISTER_FAULTS; afterwards it goes on
+    :param write: KB/s that the guest rewrites of its files meanwhile; then
+        it verifies what is on its disks as well, instead of the lab
     :raises LabError: it does not arrive
     """
     server = client.connect(cloud).compute.get_server(server.id)
     if lister is not None:
         console.lister(guest.console(instances.host_of(cloud, server),
                                      server.id), lister)
-    moved = move(cloud, kind, server)
+    if write is not None:
+        console.write(guest.console(instances.host_of(cloud, server),
+                                    server.id), write)
+    moved = move(cloud, kind, server, compare=write is None)
     terminal = guest.console(cloud.host(moved.destination), server.id)
     if lister in ('hang', 'kill'):
         console.lister(terminal, 'go')
-    verified, wrong, _first = console.verify(terminal)
+    if write is not None:
+        console.rest(terminal)
+    verified, wrong, _first = console.verify(terminal, write is not None)
     return dataclasses.replace(moved, verified=verified, errors=wrong)
 
 
-def move(cloud, kind, server):
+def move(cloud, kind, server, compare=True):
     """Migrate it and leave it alone; an Outcome of a guest not verified.
 
+    :param compare: whether to compare its disks, which it must not write
+        to then
     :raises LabError: it does not arrive
     """
     compute = client.connect(cloud).compute
@@ -95,21 +113,33 @@ def move(cloud, kind, server):
     source = instances.host_of(cloud, server)
     if instances.KINDS[kind].forgets:
         instances.forget(source, server)
-    sent, _received = source.link('migration').carried()
-    started = time.monotonic()
-    compute.live_migrate_server(server, block_migration='auto')
-    server, migration = _wait(compute, server, source.name, started)
-    seconds = time.monotonic() - started
-    sent = source.link('migration').carried()[0] - sent
-    destination = instances.host_of(cloud, server)
-    downtime = _downtime(destination, server)
+    with _kept(cloud, source, server, compare) as kept:
+        sent, _received = source.link('migration').carried()
+        started = time.monotonic()
+        compute.live_migrate_server(server, block_migration='auto')
+        server, migration = _wait(compute, server, source.name, started)
+        seconds = time.monotonic() - started
+        sent = source.link('migration').carried()[0] - sent
+        destination = instances.host_of(cloud, server)
+        found = downtime(destination, server)
+        compared = (disk_checks.Compared() if kept is None
+                    else kept.compare(destination))
     report = report_of(source, migration)
     return Outcome(kind, source.name, destination.name, round(seconds, 2),
-                   sent, downtime, 0, 0, migration,
+                   sent, found, 0, 0, migration,
                    report.get('strategy_used', ''),
                    report.get('fallback_reason', ''),
                    report.get('link_bytes'), report.get('pages', {}),
-                   report.get('page_cache'), report.get('prediction_error'))
+                   report.get('page_cache'), report.get('prediction_error'),
+                   report.get('disks', []), compared.bytes,
+                   compared.problems)
+
+
+def _kept(cloud, source, server, compare):
+    """Return what gives disk_checks.Kept if Nova copies the disks."""
+    if cloud.settings.profile != 'local' or not compare:
+        return contextlib.nullcontext()
+    return disk_checks.Kept(cloud, source, server.id)
 
 
 def _wait(compute, server, source, started):
@@ -132,7 +162,12 @@ def _wait(compute, server, source, started):
             server.name, source, server.status, migration.status, source))
 
 
-def _downtime(host, server):
+def downtime(host, server):
+    """Return ms that an instance stood still in its last migration.
+
+    :param host: lab host that it has come to
+    :returns: None if libvirt does not tell
+    """
     done = host.run(['virsh', 'domjobinfo', '--completed', server.id],
                     check=False)
     found = _DOWNTIME.search(done.stdout)

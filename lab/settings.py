@@ -11,6 +11,8 @@ from lab import errors
 PROFILES = ('shared', 'local', 'volume', 'ceph')
 DRIVERS = ('dedup', 'stock')
 QEMUS = ('patched', 'stock')
+#: [dedup_migrate] disks.
+DISKS = ('off', 'auto', 'always')
 TOP = pathlib.Path(__file__).resolve().parents[1]
 MBIT = 125_000
 
@@ -27,6 +29,13 @@ class Settings:
     :ivar storage_rate: bytes/s of the NAS's link, each way; 0: no limit
     :ivar tls: whether migrations are encrypted by QEMU
     :ivar tracking: whether guests' I/O is recorded: track_io
+    :ivar disks: whether destinations build disks of block migrations, of
+        DISKS
+    :ivar flat: whether disks of instances are raw files without a base,
+        instead of qcow2 over a cached image
+    :ivar controller: whether there is one
+    :ivar backups: whether volumes have a second backend, cinder-backup and
+        two cinder-backup-assist
     :ivar password: of the database, the message queue and all users
     """
 
@@ -37,6 +46,10 @@ class Settings:
     storage_rate: int = 0
     tls: bool = False
     tracking: bool = True
+    disks: str = 'off'
+    flat: bool = False
+    controller: bool = False
+    backups: bool = False
     password: str = dataclasses.field(
         default_factory=lambda: secrets.token_hex(8), compare=False)
 
@@ -46,8 +59,23 @@ class Settings:
         return tuple('compute%d' % (i + 1) for i in range(len(self.drivers)))
 
     @property
+    def builds_disks(self):
+        return self.profile == 'local' and self.disks != 'off'
+
+    @property
     def has_nas(self):
         return self.profile in ('shared', 'volume')
+
+    @property
+    def nases(self):
+        """Names of the hosts that are a NAS."""
+        return (('nas',) if self.has_nas else ()) + (
+            ('nas2',) if self.backups else ())
+
+    @property
+    def backup_hosts(self):
+        """Names of the hosts that can read the backup store."""
+        return ('backup1', 'backup2') if self.backups else ()
 
     @property
     def has_cinder(self):

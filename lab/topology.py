@@ -6,7 +6,8 @@ host        networks                       runs
 =========== ============================== =========================
 control     management                     APIs, database, queue
 computeN    all                            libvirtd, nova-compute
-nas         storage                        GlusterFS
+nas, nas2   storage                        GlusterFS
+backupN     management, storage            cinder-backup, its assist
 ceph        storage                        a Ceph cluster of one
 =========== ============================== =========================
 """
@@ -14,8 +15,10 @@ ceph        storage                        a Ceph cluster of one
 from lab.cloud import INSTANCES
 from lab.cloud import NETWORKS
 from lab.hosts import lab as labs
+from lab.services import backups
 from lab.services import ceph
 from lab.services import cinder
+from lab.services import controller
 from lab.services import glance
 from lab.services import gluster
 from lab.services import instance_network
@@ -29,7 +32,7 @@ from lab.services import tls
 from lab.services.libvirtd import Libvirtd
 
 _CONTROL = (mariadb, rabbitmq, keystone, placement, glance, nova, neutron,
-            cinder)
+            cinder, controller)
 
 
 def make(cloud):
@@ -44,8 +47,8 @@ def make(cloud):
     host = cloud.lab.add_host('control', control)
     for service in _CONTROL:
         _private(host, service.DIRECTORYS)
-    if settings.has_nas:
-        host = cloud.lab.add_host('nas', ['storage'])
+    for name in settings.nases:
+        host = cloud.lab.add_host(name, ['storage'])
         _private(host, gluster.DIRECTORYS)
     if settings.has_ceph:
         host = cloud.lab.add_host('ceph', ['storage'])
@@ -57,8 +60,16 @@ def make(cloud):
         libvirtd(cloud, name).prepare()
         if settings.tls:
             tls.issue(cloud, host, host.link('migration').address)
+        if settings.builds_disks:
+            tls.issue_channel(cloud, host)
+        if settings.backups:
+            tls.issue(cloud, host, host.address, backups.COMPUTE_TLS)
+    for name in settings.backup_hosts:
+        host = cloud.lab.add_host(name, ['management', 'storage'])
+        _private(host, cinder.DIRECTORYS)
+        backups.prepare(cloud, host)
     if settings.has_nas:
-        for name in ('control', *settings.hosts):
+        for name in ('control', *settings.backup_hosts, *settings.hosts):
             _private(cloud.host(name), gluster.CLIENT_DIRECTORYS)
             if settings.has_cinder:
                 cinder.mount_helper(cloud, cloud.host(name))
@@ -86,10 +97,9 @@ def limit(cloud):
     for host in cloud.computes:
         rate = settings.migration_rate or None
         host.link('migration').limit(send=rate, receive=rate)
-    if settings.has_nas or settings.has_ceph:
-        host = cloud.host('nas' if settings.has_nas else 'ceph')
+    for name in (*settings.nases, *(('ceph',) * settings.has_ceph)):
         rate = settings.storage_rate or None
-        host.link('storage').limit(send=rate, receive=rate)
+        cloud.host(name).link('storage').limit(send=rate, receive=rate)
     return 'migration %s, storage %s' % (
         text(settings.migration_rate), text(settings.storage_rate))
 

@@ -12,8 +12,10 @@ from lab import steps
 from lab import topology
 from lab.cloud import Cloud
 from lab.hosts import lab as labs
+from lab.services import backups
 from lab.services import ceph
 from lab.services import cinder
+from lab.services import controller
 from lab.services import databases
 from lab.services import glance
 from lab.services import gluster
@@ -52,10 +54,15 @@ def plan(cloud):
         if cloud.settings.has_nas:
             found.append(Step(
                 'storage of %s' % name,
-                functools.partial(_storage, cloud, name), ('nas',)))
+                functools.partial(_storage, cloud, name),
+                cloud.settings.nases))
     if cloud.settings.has_cinder:
         found += cinder.steps(cloud)
+    if cloud.settings.backups:
+        found += backups.steps(cloud)
     found += nova.steps(cloud)
+    if cloud.settings.controller:
+        found += controller.steps(cloud)
     found += instance_network.steps(cloud)
     found.append(Step('guest image', lambda: guest.upload(cloud),
                       ('glance',)))
@@ -95,6 +102,11 @@ def up(name, directory, settings, progress):
 
 def _build_qemu(kind):
     """Build a QEMU unless it is built; its progress is shown."""
+    known = subprocess.run([TOP / 'qemu' / 'build', '--print-prefix', kind],
+                           capture_output=True, check=False)
+    if known.returncode == 0:
+        # Not to wait for the build of another one.
+        return
     done = subprocess.run([TOP / 'qemu' / 'build', kind], check=False,
                           stdout=subprocess.DEVNULL)
     if done.returncode:

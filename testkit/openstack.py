@@ -21,8 +21,10 @@ from wsgiref import simple_server
 
 import webob
 
-_OVER = ('completed', 'error', 'cancelled', 'confirmed')
+_ABORTABLE = ('queued', 'preparing', 'running')
 MICROVERSION = '2.96'
+#: What Placement calls a host has it, what Nova calls it has not.
+DOMAIN = '.example'
 
 
 @dataclasses.dataclass
@@ -43,7 +45,6 @@ class Server:
     seconds: float = 1.0
     fails: int = 0
     extra_specs: dict[str, str] = dataclasses.field(default_factory=dict)
-    groups: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass
@@ -70,6 +71,7 @@ class OpenStack:
     :ivar on_request: called with (method, path) when a request arrives
     :ivar lose_answers: whether requests are done and answered with 504
     :ivar slots: live migrations that leave a host at a time
+    :ivar held: no live migration ends while it is set
     """
 
     def __init__(self, hosts: int = 3) -> None:
@@ -82,7 +84,10 @@ class OpenStack:
         self.on_action: Callable[[str, str], None] = lambda server, do: None
         self.on_request: Callable[[str, str], None] = lambda how, path: None
         self.lose_answers = False
+        #: Status of new live migrations; 'accepted': they do not begin
+        self.first_status = 'queued'
         self.slots = 1
+        self.held = False
         self.room = True
         #: URLs of other services in the catalog, by type
         self.catalog: dict[str, str] = {}
@@ -155,7 +160,8 @@ class OpenStack:
         for one in self.migrations:
             if one.kind == 'live-migration' and one.status == 'running':
                 assert one.began is not None
-                if now >= one.began + one.server.seconds:
+                if (not self.held
+                        and now >= one.began + one.server.seconds):
                     self._end(one, 'error' if one.fails else 'completed',
                               one.began + one.server.seconds)
                 else:
@@ -199,27 +205,33 @@ class OpenStack:
             response = _json({'error': {'message': repr(error)}}, 500)
         return response(environ, start_response)
 
+    def routes(self) -> list[tuple[str, Callable[..., webob.Response]]]:
+        """Return (regular expression of a path, what responds)."""
+        return [
+            ('/', self._identity_versions),
+            ('/v3', self._identity_v3),
+            ('/v3/auth/tokens', self._token),
+            ('/compute/v2.1', self._compute_version),
+            ('/compute/v2.1/servers/detail', self._servers),
+            (r'/compute/v2.1/servers/([^/]+)', self._server_show),
+            (r'/compute/v2.1/servers/([^/]+)/action', self._action),
+            (r'/compute/v2.1/servers/([^/]+)/os-instance-actions',
+             self._actions),
+            (r'/compute/v2.1/servers/([^/]+)/migrations/(\d+)',
+             self._abort),
+            ('/compute/v2.1/os-migrations', self._migrations),
+            ('/compute/v2.1/os-services', self._services),
+            (r'/compute/v2.1/os-services/([^/]+)', self._service),
+            ('/compute/v2.1/os-server-groups', self._groups),
+            ('/placement', self._placement_version),
+            ('/placement/allocation_candidates', self._candidates),
+            ('/placement/resource_providers', self._providers),
+        ]
+
     def _respond(self, request: webob.Request) -> webob.Response:
         path = request.path
         self.on_request(request.method, path)
-        for pattern, function in (
-                ('/', self._identity_versions), ('/v3', self._identity_v3),
-                ('/v3/auth/tokens', self._token),
-                ('/compute/v2.1', self._compute_version),
-                ('/compute/v2.1/servers/detail', self._servers),
-                (r'/compute/v2.1/servers/([^/]+)', self._server_show),
-                (r'/compute/v2.1/servers/([^/]+)/action', self._action),
-                (r'/compute/v2.1/servers/([^/]+)/os-instance-actions',
-                 self._actions),
-                (r'/compute/v2.1/servers/([^/]+)/migrations/(\d+)',
-                 self._abort),
-                ('/compute/v2.1/os-migrations', self._migrations),
-                ('/compute/v2.1/os-services', self._services),
-                (r'/compute/v2.1/os-services/([^/]+)', self._service),
-                (r'/compute/v2.1/os-server-groups/([^/]+)', self._group),
-                ('/placement', self._placement_version),
-                ('/placement/allocation_candidates', self._candidates),
-                ('/placement/resource_providers', self._providers)):
+        for pattern, function in self.routes():
             found = re.fullmatch(pattern, path.rstrip('/') or '/')
             if found:
                 return function(request, *found.groups())
@@ -324,7 +336,8 @@ class OpenStack:
     def _make(self, server: Server, kind: str) -> Migration:
         made = Migration(
             len(self.migrations) + 1, str(uuid.uuid4()), server, kind,
-            server.host, time.time(), updated_at=time.time())
+            server.host, time.time(), updated_at=time.time(),
+            status=self.first_status)
         if server.fails:
             server.fails -= 1
             made.fails = True
@@ -363,9 +376,10 @@ class OpenStack:
         with self.lock:
             self._advance()
             found = self.migrations[int(number) - 1]
-            if found.status in _OVER:
+            if found.status not in _ABORTABLE:
                 return _json({'badRequest': {
-                    'code': 400, 'message': 'it is over'}}, 400)
+                    'code': 400, 'message': 'Migration is in invalid state: '
+                    + found.status}}, 400)
             self._end(found, 'cancelled', time.time())
         return webob.Response(status=202)
 
@@ -418,9 +432,12 @@ class OpenStack:
                         'binary': 'nova-compute', **host}})
         return _json({'itemNotFound': {'message': 'no service'}}, 404)
 
-    def _group(self, request: webob.Request, group: str) -> webob.Response:
-        return _json({'server_group': {'id': group,
-                                       **self.groups[group]}})
+    def _groups(self, request: webob.Request) -> webob.Response:
+        first = int(request.GET.get('offset', 0))
+        last = first + min(int(request.GET.get('limit', 1000)), 1000)
+        return _json({'server_groups': [
+            {'id': group, **values}
+            for group, values in list(self.groups.items())[first:last]]})
 
     def _placement_version(self, request: webob.Request) -> webob.Response:
         return _json({'versions': [{
@@ -433,21 +450,23 @@ class OpenStack:
             return _json({'allocation_requests': [
                 {'allocations': {host['id']: {'resources': {}}}}
                 for host in self.hosts.values()
-                if host['status'] == 'enabled'] if self.room else [],
+                if host['status'] == 'enabled'
+                or 'required' not in request.GET] if self.room else [],
                 'provider_summaries': {}})
 
     def _providers(self, request: webob.Request) -> webob.Response:
-        host = self.hosts.get(request.GET['name'])
+        name = request.GET['name']
+        host = self.hosts.get(name.removesuffix(DOMAIN))
         return _json({'resource_providers': [
-            {'uuid': host['id'], 'name': request.GET['name']}]
-            if host else []})
+            {'uuid': host['id'], 'name': name}]
+            if host and name.endswith(DOMAIN) else []})
 
 
 def _server(one: Server) -> dict[str, Any]:
     return {
         'id': one.id, 'name': one.name, 'status': one.status,
-        'tenant_id': one.project_id, 'server_groups': list(one.groups),
-        'OS-EXT-SRV-ATTR:host': one.host,
+        'tenant_id': one.project_id, 'OS-EXT-SRV-ATTR:host': one.host,
+        'OS-EXT-SRV-ATTR:hypervisor_hostname': one.host + DOMAIN,
         'OS-EXT-STS:task_state': one.task_state,
         'OS-EXT-STS:power_state': one.power_state,
         'OS-EXT-STS:vm_state': 'active',

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cinder, with volumes on the NAS or in Ceph.
 
-On the NAS it is the NFS driver, with a mount.nfs that mounts GlusterFS.
+On the NAS it is the NFS driver, with a mount.nfs that mounts GlusterFS; if
+there are backups, that of lab.services.cinder_driver.
 """
 
 import functools
@@ -20,14 +21,14 @@ _MORE_MOUNTS = '/sbin/fs.d'
 
 
 def steps(cloud):
-    storage = 'storage of control' if cloud.settings.has_ceph else 'nas'
+    storage = (('storage of control',) if cloud.settings.has_ceph
+               else cloud.settings.nases)
     return [
         Step('cinder', functools.partial(_start, cloud),
              ('databases', 'users and endpoints', 'rabbitmq')),
         Step('cinder-scheduler, cinder-volume',
              functools.partial(_daemons, cloud),
-             ('databases', 'users and endpoints', 'rabbitmq',
-              storage)),
+             ('databases', 'users and endpoints', 'rabbitmq', *storage)),
         Step('volumes', functools.partial(_wait, cloud),
              ('cinder', 'cinder-scheduler, cinder-volume')),
     ]
@@ -46,11 +47,13 @@ def mount_helper(cloud, host):
     helper.chmod(0o755)
 
 
-def configure(cloud):
-    host = cloud.control
+def configure(cloud, host=None):
+    """Write what a host of Cinder needs, by default the control host."""
+    host = host or cloud.control
     directory = host.directory / 'etc/cinder'
     cloud.configure(host, '/etc/cinder/cinder.conf', 'cinder.conf')
-    (directory / 'nfs_shares').write_text('nas:/nas\n')
+    for name in cloud.settings.nases:
+        (directory / ('shares_' + name)).write_text('%s:/nas\n' % name)
     for name in ('api-paste.ini', 'resource_filters.json',
                  'rootwrap.conf'):
         shutil.copy(cloud.data('cinder/' + name), directory)
@@ -67,19 +70,32 @@ def _start(cloud):
     return wsgi.start(cloud, 'cinder', 'volume', 'cinder.wsgi.api')
 
 
-def _daemons(cloud):
+def start(cloud, host, name):
+    """Start a daemon of Cinder, unless it runs."""
     # qemu-img converts images to volumes; mount.nfs is run by name, too
-    env = {'PATH': '%s:/usr/sbin:/usr/bin:/sbin:/bin:%s' % (
-        cloud.qemu(cloud.settings.qemus[0]), _MORE_MOUNTS)}
+    cloud.start(host, name, cloud.script(name), env={
+        'PATH': '%s:/usr/sbin:/usr/bin:/sbin:/bin:%s' % (
+            cloud.qemu(cloud.settings.qemus[0]), _MORE_MOUNTS)})
+
+
+def _daemons(cloud):
     for name in ('cinder-scheduler', 'cinder-volume'):
-        cloud.start(cloud.control, name, cloud.script(name), env=env)
+        start(cloud, cloud.control, name)
 
 
 def _wait(cloud):
+    backends = cloud.settings.nases or ('ceph',)
+    wanted = {('cinder-scheduler', 'control')} | {
+        ('cinder-volume', 'control@' + name) for name in backends}
+
     def up():
-        storage = client.connect(cloud).block_storage
-        return {'cinder-scheduler', 'cinder-volume'} <= {
-            each.binary for each in storage.services()
-            if each.state == 'up'}
+        return wanted <= services_up(cloud)
 
     cloud.wait(cloud.control, 'cinder-volume', up, 120)
+
+
+def services_up(cloud):
+    """{(program, host)} of the services that Cinder believes to be up."""
+    return {(each.binary, each.host)
+            for each in client.connect(cloud).block_storage.services()
+            if each.state == 'up'}

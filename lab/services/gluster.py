@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The NAS: a GlusterFS volume with one brick, on a host of its own.
+"""Each NAS: a GlusterFS volume with one brick, on a host of its own.
 
 GlusterFS because it works in user space, with O_DIRECT and locks, and
 because libvirt knows it for shared storage.
@@ -37,17 +37,18 @@ _OPTIONS = {
 
 
 def steps(cloud):
-    return [Step('nas', functools.partial(_start, cloud), ('hosts',))]
+    return [Step(name, functools.partial(_start, cloud, name), ('hosts',))
+            for name in cloud.settings.nases]
 
 
-def _start(cloud):
-    host = cloud.host('nas')
+def _start(cloud, name):
+    host = cloud.host(name)
     cloud.start(host, 'glusterd', [
         'glusterd', '--no-daemon',
         '--xlator-option=*.glusterd-sockfile=' + _SOCKET])
     cloud.wait(host, 'glusterd',
                functools.partial(listens, host.address, _PORT))
-    cloud.once('nas', functools.partial(_create, cloud, host))
+    cloud.once(name, functools.partial(_create, cloud, host))
     start_volume(cloud, host)
 
 
@@ -60,7 +61,7 @@ def _gluster(cloud, host, *words):
 def _create(cloud, host):
     (host.directory / _BRICK.lstrip('/')).mkdir(exist_ok=True)
     _gluster(cloud, host, 'create', VOLUME, 'transport', 'tcp',
-             'nas:' + _BRICK, 'force')
+             '%s:%s' % (host.name, _BRICK), 'force')
     _gluster(cloud, host, 'set', VOLUME,
              *(word for option in _OPTIONS.items() for word in option))
 

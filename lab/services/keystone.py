@@ -14,7 +14,8 @@ NAME = 'keystone'
 DIRECTORYS = ('/etc/keystone',)
 #: User and name -> type of the service.
 SERVICES = {'placement': 'placement', 'glance': 'image', 'nova': 'compute',
-            'neutron': 'network', 'cinder': 'volume'}
+            'neutron': 'network', 'cinder': 'volume',
+            'dedup-migrate': 'dedup-migrate'}
 #: What OpenStack calls it where that differs.
 _TYPES = {'volume': 'block-storage'}
 
@@ -77,9 +78,11 @@ def _create(cloud):
     identity = client.new_connection(cloud).identity
     project = identity.find_project('service') or identity.create_project(
         name='service', domain_id='default')
+    wanted = {'volume': cloud.settings.has_cinder,
+              'dedup-migrate': cloud.settings.controller}
     roles = [identity.find_role(name) for name in ('admin', 'service')]
     for name, kind in SERVICES.items():
-        if kind == 'volume' and not cloud.settings.has_cinder:
+        if not wanted.get(kind, True):
             continue
         user = identity.find_user(name) or identity.create_user(
             name=name, password=cloud.settings.password,

@@ -6,6 +6,7 @@ import shutil
 import signal
 
 from lab import client
+from lab.services import tls
 from lab.services import wsgi
 from lab.steps import Step
 
@@ -63,7 +64,14 @@ def _configure(cloud, host, driver=None, enabled=True, at_once=0):
     """
     cloud.configure(host, '/etc/nova/nova.conf', 'nova.conf',
                     driver=DRIVERS.get(driver), enabled=enabled,
-                    at_once=at_once)
+                    at_once=at_once, channel=tls.CHANNEL_DIRECTORY,
+                    qemu=_qemu(cloud, host.name) if driver else None)
+
+
+def _qemu(cloud, name):
+    """Return the directory of the QEMU of a compute host."""
+    return cloud.qemu(
+        cloud.settings.qemus[cloud.settings.hosts.index(name)])
 
 
 def _manage(cloud, *words):
@@ -116,11 +124,11 @@ def _compute(cloud, name, driver):
 
 def start_compute(cloud, name):
     """Start nova-compute of a host, unless it runs."""
-    kind = cloud.settings.qemus[cloud.settings.hosts.index(name)]
     # qemu-img has to be the one of the host's QEMU
     cloud.start(
         cloud.host(name), 'nova-compute', cloud.script('nova-compute'),
-        env={'PATH': '%s:/usr/sbin:/usr/bin:/sbin:/bin' % cloud.qemu(kind)})
+        env={'PATH': '%s:/usr/sbin:/usr/bin:/sbin:/bin'
+             % _qemu(cloud, name)})
 
 
 def restart_computes(cloud, driver=None, **values):

@@ -20,6 +20,12 @@ _ENTRY_POINTS = '''\
 [neutron.ml2.mechanism_drivers]
 lab = lab.services.neutron_driver:LabMechanismDriver
 '''
+_CLIENT = '''\
+#!%s
+import sys
+from openstackclient import shell
+sys.exit(shell.main())
+'''
 
 
 def steps(cloud):
@@ -63,6 +69,10 @@ def _create(cloud):
         'import site; site.addsitedir(%r)\n%s\n' % (
             str(cloud.environment / packages), TOP))
     _declare(place / packages / 'lab-0.dist-info')
+    # The one beside OpenStack does not find the commands of our package.
+    client = place / 'bin' / 'openstack'
+    client.write_text(_CLIENT % cloud.python)
+    client.chmod(0o755)
     _run(cloud, sys.executable, '-m', 'pip', '--python', cloud.python,
          'install', '--quiet', '--no-input', '--disable-pip-version-check',
          '--no-deps', '--no-build-isolation', '--editable', TOP)

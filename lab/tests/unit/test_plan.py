@@ -19,11 +19,35 @@ class TestPlan(base.TestCase):
             steps.check(plan)
             self.assertEqual('hosts', plan[0].name)
 
+    def test_backups_are_there_if_they_are_wanted(self):
+        cloud = clouds.Cloud('none', self.temporary_dir(), settings.Settings(
+            'volume', backups=True))
+        plan = up.plan(cloud)
+        steps.check(plan)
+        names = [step.name for step in plan]
+        for name in ('nas2', 'cinder-backup of backup1',
+                     'cinder-backup-assist of backup1',
+                     'cinder-backup-assist of backup2'):
+            self.assertIn(name, names)
+        self.assertEqual(
+            ['control', 'nas', 'nas2', 'backup1', 'backup2', 'compute1',
+             'compute2'], cloud.host_names)
+        self.assertNotIn('nas2', [step.name for step in self.plan('volume')])
+
     def test_agents_belong_to_our_driver(self):
         names = [step.name for step
                  in self.plan('shared', ('dedup', 'stock'))]
         self.assertIn('agent of compute1', names)
         self.assertNotIn('agent of compute2', names)
+
+    def test_the_controller_is_there_if_it_is_wanted(self):
+        for wanted in (False, True):
+            cloud = clouds.Cloud('none', self.temporary_dir(),
+                                 settings.Settings(controller=wanted))
+            plan = up.plan(cloud)
+            steps.check(plan)
+            self.assertEqual(wanted, 'controller' in [
+                step.name for step in plan])
 
     def test_cinder_is_there_where_volumes_are(self):
         have = {profile: 'cinder' in [step.name for step

@@ -15,6 +15,15 @@ class TestSettings(base.TestCase):
         self.assertEqual(ours, loaded)
         self.assertEqual(ours.password, loaded.password)
 
+    def test_backups_are_saved(self):
+        directory = self.temporary_dir()
+        settings.Settings('volume', backups=True).save(directory)
+        loaded = settings.Settings.load(directory)
+        self.assertEqual(('nas', 'nas2'), loaded.nases)
+        self.assertEqual(('backup1', 'backup2'), loaded.backup_hosts)
+        self.assertEqual(('nas',), settings.Settings('volume').nases)
+        self.assertEqual((), settings.Settings('ceph').nases)
+
     def test_no_directory_has_no_settings(self):
         self.assertIsNone(settings.Settings.load(self.temporary_dir()))
 

@@ -7,6 +7,7 @@ import types
 from lab import cloud as clouds
 from lab import guest
 from lab import settings
+from lab.services import backups
 from lab.services import mariadb
 from lab.services import nova
 from nova_dedup_migrate.tests import base
@@ -82,6 +83,17 @@ class TestTemplates(base.TestCase):
                 'true' if tls else None,
                 conf['libvirt'].get('live_migration_with_native_tls'))
 
+    def test_the_controller_is_a_user_of_the_cloud(self):
+        cloud = self.cloud('shared')
+        conf = self.render(cloud, 'nova-dedup-migrate.conf')
+        for section in ('openstack', 'keystone_authtoken'):
+            self.assertEqual('dedup-migrate', conf[section]['username'])
+            self.assertEqual('http://198.18.0.11:5000',
+                             conf[section]['auth_url'])
+        self.assertEqual('12.5', conf['engine']['link_rate'])
+        self.assertEqual(cloud.transport_url,
+                         conf['DEFAULT']['transport_url'])
+
     def test_io_is_tracked_unless_it_is_switched_off(self):
         for tracking in (False, True):
             cloud = self.cloud('local')
@@ -90,6 +102,26 @@ class TestTemplates(base.TestCase):
             self.assertEqual(
                 None if tracking else 'false',
                 conf['dedup_migrate'].get('track_io'))
+
+    def test_disks_are_built_with_profile_local(self):
+        for profile, disks, wanted in (('local', 'auto', 'auto'),
+                                       ('local', 'off', None),
+                                       ('shared', 'auto', None)):
+            cloud = self.cloud(profile)
+            cloud.settings = settings.Settings(profile, disks=disks)
+            conf = self.render(cloud, 'nova.conf', 'compute1', driver='d',
+                               qemu='/q/bin', channel='/c')['dedup_migrate']
+            self.assertEqual(wanted, conf.get('disks'))
+            if wanted:
+                self.assertEqual(
+                    ('/q/bin/qemu-storage-daemon', '/c/host-key.pem'),
+                    (conf['storage_daemon'], conf['channel_key_file']))
+
+    def test_disks_are_flat_if_they_are_to_be(self):
+        cloud = self.cloud('local')
+        cloud.settings = settings.Settings('local', flat=True)
+        conf = self.render(cloud, 'nova.conf', 'compute1', driver='d')
+        self.assertEqual('flat', conf['libvirt']['images_type'])
 
     def test_the_driver_is_switched_off_if_a_bench_wants_it(self):
         cloud = self.cloud('shared')
@@ -139,6 +171,26 @@ class TestTemplates(base.TestCase):
             drivers[profile] = section['volume_driver'].split('.')[-1]
         self.assertEqual({'volume': 'NfsDriver', 'ceph': 'RBDDriver'},
                          drivers)
+
+    def test_backups_have_two_backends_and_certificates(self):
+        cloud = self.cloud('volume')
+        cloud.settings = settings.Settings('volume', backups=True)
+        conf = self.render(cloud, 'cinder.conf')
+        self.assertEqual('nas,nas2', conf['DEFAULT']['enabled_backends'])
+        self.assertEqual('/etc/cinder/shares_nas2',
+                         conf['nas2']['nfs_shares_config'])
+        self.assertEqual('StorageCopyNfsDriver',
+                         conf['nas']['volume_driver'].split('.')[-1])
+        self.assertTrue(conf['DEFAULT']['backup_driver'])
+        self.assertTrue(conf['backup_assist']['certificate'].startswith(
+            backups.TLS))
+        nova_conf = self.render(cloud, 'nova.conf', 'compute1', driver='d')
+        self.assertTrue(
+            nova_conf['dedup_migrate']['backup_certificate'].startswith(
+                backups.COMPUTE_TLS))
+        self.assertNotIn('backup_certificate', self.render(
+            self.cloud('volume'), 'nova.conf', 'compute1', driver='d')[
+                'dedup_migrate'])
 
     def test_the_others_are_complete(self):
         cloud = self.cloud('ceph')

@@ -28,6 +28,15 @@ class TestIssue(base.TestCase):
                     check=True, capture_output=True)
                 self.assertTrue(
                     (directory / ('%s-key.pem' % purpose)).exists())
+        tls.issue_channel(cloud, host)
+        channel = top / 'two' / tls.CHANNEL_DIRECTORY.lstrip('/')
+        for purpose in ('server', 'client'):
+            subprocess.run(
+                ['openssl', 'verify', '-x509_strict', '-CAfile',
+                 channel / 'ca-cert.pem', '-purpose', 'ssl' + purpose,
+                 '-verify_hostname', 'two', channel / 'host-cert.pem'],
+                check=True, capture_output=True)
+        self.assertTrue((channel / 'host-key.pem').exists())
         # of one authority, and not the same
         self.assertEqual(*[(directory / 'ca-cert.pem').read_text()
                            for directory in directories])

@@ -110,6 +110,14 @@ class TestPairs(base.TestCase):
         self.assertEqual([('abort', moment) for moment in _ALL],
                          self.pairs('abort'))
 
+    def test_disks_are_built_in_few_labs(self):
+        for values, wanted in (
+                ({}, []), ({'profile': 'local'}, []),
+                ({'profile': 'local', 'disks': 'auto'},
+                 [('abort', 'filling')])):
+            self.assertEqual(wanted, fault_campaign.pairs(
+                ('abort',), ('filling',), settings.Settings(**values)))
+
     def test_concurrent_migrations_have_no_moment(self):
         self.assertEqual([('two-at-once', '-')], self.pairs('two*'))
 

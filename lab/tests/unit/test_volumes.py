@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What trials of volumes are judged by."""
+
+import pathlib
+
+import fixtures
+
+from lab import errors
+from lab import volume_moves
+from lab import volume_pairs
+from lab import volume_trials
+from nova_dedup_migrate.swaps import operations
+from nova_dedup_migrate.tests import base
+from testkit import results
+
+
+class Progress:
+    def say(self, text):
+        pass
+
+
+class Subject:
+    """An instance that is what a test wants."""
+
+    def __init__(self, wrong=(), unsettled=()):
+        self._wrong, self._unsettled = wrong, unsettled
+
+    def rest(self):
+        pass
+
+    def back_up(self, disk):
+        pass
+
+    def unsettled(self, disk):
+        return iter(self._unsettled)
+
+    def wrong(self):
+        return iter(self._wrong)
+
+
+def swapped(read, seconds, **sources):
+    return volume_moves.Swapped(seconds, read, True, operations.Swap(
+        'i', 'vdb', 'o', 'n', '/x', outcome='done', sources=sources))
+
+
+class TestDifferent(base.TestCase):
+
+    def compare(self, one, other):
+        files = [self.useFixture(fixtures.TempDir()).join('volume')
+                 for _ in range(2)]
+        for path, content in zip(files, (one, other), strict=True):
+            pathlib.Path(path).write_bytes(content)
+        return volume_moves.different(*map(pathlib.Path, files))
+
+    def test_equal(self):
+        self.assertEqual('', self.compare(b'a' * 70000, b'a' * 70000))
+
+    def test_each_byte_counts(self):
+        for offset in (0, 32768, 69999):
+            other = bytearray(b'a' * 70000)
+            other[offset] = 0
+            self.assertEqual(
+                '1 of 3 blocks of 32768 bytes differ, at %d'
+                % (offset // 32768 * 32768),
+                self.compare(b'a' * 70000, bytes(other)))
+
+    def test_size(self):
+        self.assertIn('69999 bytes instead of 70000',
+                      self.compare(b'a' * 70000, b'a' * 69999))
+
+
+class TestVolumeTrials(base.TestCase):
+
+    def run_with(self, subject, trial):
+        names = dict(volume_trials.TRIALS)
+        self.addCleanup(volume_trials.TRIALS.update, names)
+        volume_trials.TRIALS['writing'] = trial
+        (done,) = volume_trials.run(subject, ['writing'], Progress())
+        found = results.Results('x')
+        volume_trials.judge([done], found)
+        self.assertIn('writing', volume_trials.show([done]))
+        return done, found.status()
+
+    def test_all_right(self):
+        done, status = self.run_with(Subject(), lambda subject, trial: None)
+        self.assertEqual(([], 0), (done.problems, status))
+
+    def test_each_problem_fails(self):
+        def raises(subject, trial):
+            raise errors.LabError('late')
+
+        for subject, trial, words in (
+                (Subject(wrong=['bytes']), lambda *_: None, 'bytes'),
+                (Subject(unsettled=['stuck']), lambda *_: None, 'stuck'),
+                (Subject(), raises, 'late')):
+            done, status = self.run_with(subject, trial)
+            self.assertEqual(([words], 1), (done.problems, status))
+
+    def test_a_copy_by_nova_is_not_filled(self):
+        trial = volume_trials.Trial('x')
+        volume_trials._must_be_filled(trial, swapped(1, 1, volume=9))
+        self.assertEqual(1, len(trial.problems))
+        trial = volume_trials.Trial('x')
+        volume_trials._must_be_filled(trial, swapped(1, 1, zero=9))
+        self.assertEqual([], trial.problems)
+
+
+class TestVolumePairs(base.TestCase):
+
+    def status(self, stock, ours, same=True):
+        found = results.Results('x')
+        runs = [volume_pairs.Run(volume_pairs.STOCK, 1, stock, True),
+                volume_pairs.Run(volume_pairs.OURS, 1, ours, same)]
+        volume_pairs.judge(runs, found)
+        self.assertIn('with backups', volume_pairs.show(runs))
+        return found.status()
+
+    def test_targets(self):
+        stock = swapped(1000, 40.0)
+        for ours, same, status in (
+                (swapped(100, 10.0, backup=1), True, 0),
+                (swapped(101, 10.0, backup=1), True, 1),
+                (swapped(100, 10.1, backup=1), True, 1),
+                (swapped(100, 10.0, volume=1), True, 1),
+                (swapped(100, 10.0, backup=1), False, 1)):
+            self.assertEqual(status, self.status(stock, ours, same))
+        self.assertEqual(1, self.status(swapped(1000, 40.0, backup=1),
+                                        swapped(100, 10.0, backup=1)))

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes of an instance move, with and without faults.
+
+Each trial begins with backups, moves the volume of vdb, and ends with a
+comparison of all bytes, in the guest and, if it was at rest, of the files.
+"""
+
+import dataclasses
+import signal
+import time
+
+from lab import errors
+from lab import faults
+from lab import volume_moves
+from lab.services import backups
+from lab.services import nova
+from lab.settings import MBIT
+from nova_dedup_migrate.swaps import operations
+from testkit import table
+
+DISK = 'vdb'
+#: Of the NAS's links while nova-compute is killed: there has to be time.
+_SLOW = 100 * MBIT
+#: Seconds until a moment comes, and until all is settled.
+_MOMENT, _SETTLED = 120.0, 180.0
+
+
+@dataclasses.dataclass
+class Trial:
+    """:ivar came_to: where the volume is, and how it got there
+    :ivar problems: what is not as it should be, sentences
+    """
+
+    name: str
+    seconds: float = 0.0
+    read: int = 0
+    sources: dict = dataclasses.field(default_factory=dict)
+    came_to: str = ''
+    problems: list = dataclasses.field(default_factory=list)
+
+
+def run(subject, names, progress):
+    """Try some of TRIALS; a list of Trial."""
+    done = []
+    for name in names:
+        trial = Trial(name)
+        done.append(trial)
+        try:
+            subject.rest()
+            subject.back_up(DISK)
+            TRIALS[name](subject, trial)
+            subject.rest()
+            trial.problems += subject.unsettled(DISK)
+            trial.problems += subject.wrong()
+        except errors.LabError as error:
+            trial.problems.append(str(error))
+        progress.say('%s: %s, %.1f s%s' % (
+            name, trial.came_to, trial.seconds,
+            ''.join('; ' + one for one in trial.problems)))
+    return done
+
+
+def _take(trial, swapped):
+    """Keep the figures of a swap that nobody interrupted."""
+    trial.seconds, trial.read = swapped.seconds, swapped.read
+    if swapped.noted is None:
+        trial.problems.append('the driver has noted nothing')
+    else:
+        trial.sources = swapped.noted.sources
+        trial.came_to = swapped.noted.outcome
+    if not swapped.moved:
+        trial.problems.append('the volume has not moved')
+
+
+def _must_be_filled(trial, swapped):
+    if not swapped.filled:
+        trial.problems.append('nothing came from the backup')
+
+
+def _at_rest(subject, trial):
+    """The guest stands still: the files have to be the same."""
+    volume = subject.volumes()[DISK]
+    with subject.stopped(), subject.kept(volume) as kept:
+        swapped = subject.swap(DISK)
+        problem = subject.different(kept, volume)
+        if problem:
+            trial.problems.append(problem)
+    _take(trial, swapped)
+    _must_be_filled(trial, swapped)
+
+
+def _writing(subject, trial):
+    subject.begin_to_write()
+    swapped = subject.swap(DISK)
+    _take(trial, swapped)
+    _must_be_filled(trial, swapped)
+
+
+def _retyped(subject, trial):
+    """By a type that needs the other backend."""
+    subject.begin_to_write()
+    swapped = subject.swap(DISK, _type(subject, subject.other(DISK)))
+    _take(trial, swapped)
+    _must_be_filled(trial, swapped)
+    # Back to one that can be anywhere.
+    subject.swap(DISK, _type(subject, None))
+
+
+def _type(subject, backend):
+    """Return the name of a type, made if there is none."""
+    storage = subject._storage
+    name = 'on-%s' % (backend or 'any')
+    if storage.find_type(name) is None:
+        storage.create_type(name=name, extra_specs={
+            'volume_backend_name': backend} if backend else {})
+    return name
+
+
+def _no_daemons(subject, trial):
+    """cinder-backup-assist is away: Nova copies all, and says why."""
+    for name in subject.cloud.settings.backup_hosts:
+        backups.stop_assist(subject.cloud, name)
+    try:
+        subject.begin_to_write()
+        swapped = subject.swap(DISK)
+    finally:
+        for name in subject.cloud.settings.backup_hosts:
+            backups.start_assist(subject.cloud, name)
+    _take(trial, swapped)
+    if swapped.filled or 'copied by Nova: ' not in trial.came_to:
+        trial.problems.append('it was not copied by Nova with a reason')
+
+
+def _one_daemon_dies(subject, trial):
+    """One of two ends in the middle of the fill."""
+    with Slowly(subject):
+        subject.begin_to_write()
+        subject.request(DISK)
+        _wait_for(subject.journal(DISK).exists)
+        host = subject.cloud.host(subject.cloud.settings.backup_hosts[0])
+        found = host.process(backups.ASSIST)
+        for one in faults.session(host, found):
+            one.send(signal.SIGKILL)
+        begun = time.monotonic()
+        subject.wait_moved(DISK)
+        trial.seconds = time.monotonic() - begun
+        found.wait(10)
+        backups.start_assist(subject.cloud, host.name)
+    noted = subject.noted(DISK)
+    trial.sources, trial.came_to = noted.sources, noted.outcome
+
+
+def _killed(moment):
+    def trial_of(subject, trial):
+        volume = subject.volumes()[DISK]
+        before = subject.file(volume)[0]
+        path = subject.disk_path(DISK)
+        with Slowly(subject):
+            subject.begin_to_write(rate=200)
+            subject.request(DISK)
+            _wait_for(lambda: moment(subject, path))
+            host = subject.host
+            leader = host.process('nova-compute')
+            for one in faults.session(host, leader):
+                one.send(signal.SIGKILL)
+        begun = time.monotonic()
+        leader.wait(10)
+        nova.start_compute(subject.cloud, host.name)
+        _wait_for(lambda: subject.noted(DISK).phase == operations.ENDED,
+                  _SETTLED)
+        subject.wait_moved(DISK, _SETTLED)
+        trial.seconds = time.monotonic() - begun
+        trial.came_to = 'on the %s volume: %s' % (
+            'old' if subject.file(volume)[0] is before else 'new',
+            subject.noted(DISK).outcome)
+        _wait_for(lambda: nova.computes_are_up(subject.cloud), _SETTLED)
+    return trial_of
+
+
+def _fills(subject, path):
+    return subject.journal(DISK).exists()
+
+
+def _mirrors(subject, path):
+    return 'Block Copy' in subject.block_job(DISK)
+
+
+def _has_pivoted(subject, path):
+    return subject.disk_path(DISK) != path
+
+
+class Slowly:
+    """The links of the NASes carry little meanwhile.
+
+    :param rate: bytes/s, each way
+    """
+
+    def __init__(self, subject, rate=_SLOW):
+        self._cloud = subject.cloud
+        self._rate = rate
+
+    def _limit(self, rate):
+        for name in self._cloud.settings.nases:
+            self._cloud.host(name).link('storage').limit(send=rate,
+                                                         receive=rate)
+
+    def __enter__(self):
+        self._limit(self._rate)
+
+    def __exit__(self, *exc_info):
+        self._limit(self._cloud.settings.storage_rate or None)
+
+
+def _wait_for(ready, limit=_MOMENT):
+    deadline = time.monotonic() + limit
+    while not ready():
+        if time.monotonic() > deadline:
+            raise errors.LabError('the moment has not come in %.0f s' % limit)
+        time.sleep(0.02)
+
+
+TRIALS = {
+    'at-rest': _at_rest,
+    'writing': _writing,
+    'retyped': _retyped,
+    'no-daemons': _no_daemons,
+    'one-daemon-dies': _one_daemon_dies,
+    'compute-killed-in-the-fill': _killed(_fills),
+    'compute-killed-in-the-mirror': _killed(_mirrors),
+    'compute-killed-after-the-pivot': _killed(_has_pivoted),
+}
+
+
+def boot(cloud, progress):
+    """Boot the instance of the trials.
+
+    :raises LabError: the lab has no backups
+    """
+    if not cloud.settings.backups:
+        raise errors.LabError('the lab has no backups: make lab '
+                              'ARGS="--profile volume --backups"')
+    return volume_moves.Subject.boot(cloud, progress)
+
+
+def judge(trials, found):
+    """Add a row for each trial to a testkit.results.Results."""
+    for one in trials:
+        found.add(one.name, '; '.join(one.problems) or one.came_to, '',
+                  'all bytes right, Nova and Cinder at rest',
+                  not one.problems)
+
+
+def show(trials):
+    """Return the table."""
+    return table.text(
+        ('trial', 'seconds', 'from backup MiB', 'zeros MiB',
+         'from volume MiB', 'storage sent MB', 'came to', 'wrong'),
+        [(one.name, '%.1f' % one.seconds,
+          *('%.1f' % (one.sources[name] / 2 ** 20)
+            if name in one.sources else '-'
+            for name in ('backup', 'zero', 'volume')),
+          '%.1f' % (one.read / 1e6) if one.read else '-', one.came_to,
+          '; '.join(one.problems) or '-') for one in trials])
