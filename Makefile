@@ -27,8 +27,14 @@ help: ## Show this list
 	    $(MAKEFILE_LIST)
 
 .PHONY: demo
+ifeq (,$(findstring --disk,$(ARGS)))
 demo: demo-ready ## Migrate a small guest twice, stock and deduplicated; compare
 	$(RUN) python -m benchmarks.demo $(ARGS)
+else
+# It is the agents' code that builds disks, so it is their environment.
+demo: lab-env qemu
+	$(RUN_LAB) python -m benchmarks.demo $(ARGS)
+endif
 
 # The environment and the guest wait for the network, QEMU for the
 # processors.
@@ -43,6 +49,10 @@ demo-ready:
 .PHONY: bench-shared-storage
 bench-shared-storage: both ## Measure against stock as the first paper does
 	$(RUN) python -m benchmarks.shared_storage $(ARGS)
+
+.PHONY: bench-postcopy
+bench-postcopy: both ## Measure post-copy with and without lazy fetches
+	$(RUN) python -m benchmarks.postcopy $(ARGS)
 
 .PHONY: bench-overhead
 bench-overhead: both ## Measure what recording guest I/O costs
@@ -65,6 +75,10 @@ bench-page-cache: lab-ready ## Measure as the second paper does, in the lab
 bench-disks: lab-env both ## Measure mirrors of disks that were built before
 	$(RUN_LAB) python -m benchmarks.disks $(ARGS)
 
+.PHONY: lab-disks
+lab-disks: lab-ready ## Measure block migrations in the lab, built and not
+	$(RUN_LAB) python -m benchmarks.lab_disks $(ARGS)
+
 .PHONY: bench-index
 bench-index: lab-env ## Measure how fast blocks are indexed and found
 	$(RUN_LAB) python -m benchmarks.index $(ARGS)
@@ -82,6 +96,10 @@ lab-ready: env
 .PHONY: lab-migrate
 lab-migrate: ## Migrate a guest in it, stock and deduplicated in turn
 	@$(LAB_PYTHON) -m lab $(LAB) migrate $(ARGS)
+
+.PHONY: lab-volumes
+lab-volumes: ## Move volumes in use to another backend, with faults
+	@$(LAB_PYTHON) -m lab $(LAB) volumes $(ARGS)
 
 .PHONY: lab-faults
 lab-faults: ## Inject faults during migrations and check the instances
@@ -115,9 +133,19 @@ lab-down: ## End the lab; its directory stays
 api-check: lab-env ## Fuzz the controller's API, run its gabbi tests
 	$(RUN_LAB) python -m benchmarks.api_check $(ARGS)
 
+.PHONY: dashboard-check
+dashboard-check: lab-env ## Drive the panels of Horizon in a browser
+	@tools/bootstrap dashboard
+	$(RUN_LAB) python -m benchmarks.dashboard_check \
+	    --python $$(tools/bootstrap dashboard --print-venv)/bin/python $(ARGS)
+
 .PHONY: controller-scale
 controller-scale: lab-env ## Measure the controller with a large emulated cloud
 	$(RUN_LAB) python -m benchmarks.controller_scale $(ARGS)
+
+.PHONY: drain-demo
+drain-demo: lab-ready ## Empty a host in the lab; compare with Nova by hand
+	$(RUN_LAB) python -m benchmarks.drain_demo $(ARGS)
 
 .PHONY: test
 test: lab-env ## Run all tests, style checks included
@@ -181,6 +209,10 @@ nova-boundary: lab-env ## Fail each last step of Nova's, show what is left
 .PHONY: bench-lister
 bench-lister: both ## Measure the cost of listing the page cache in a guest
 	$(RUN) python -m benchmarks.lister $(ARGS)
+
+.PHONY: bench-content-index
+bench-content-index: qemu ## Measure what the content index finds, and its cost
+	$(RUN) python -m benchmarks.content_index $(ARGS)
 
 .PHONY: lister-kernels
 lister-kernels: lab-env both ## Test the page-cache lister with other kernels

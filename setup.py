@@ -12,8 +12,8 @@ if not (top / 'PKG-INFO').exists() and (
         not (top / '.git').exists() or (top / '.git/shallow').exists()):
     os.environ.setdefault('PBR_VERSION', '0.1.0.dev0')
 
-PACKAGES = ('nova_dedup_migrate', 'nova_dedup_migrate_tempest_plugin',
-            'cinder_backup_assist')
+PACKAGES = ('nova_dedup_migrate', 'nova_dedup_migrate_dashboard',
+            'nova_dedup_migrate_tempest_plugin', 'cinder_backup_assist')
 # What it does is described in nova_dedup_migrate/compute/finder.py.
 PTH = 'nova-dedup-migrate.pth'
 

@@ -135,6 +135,17 @@ function configure_dedup_migrate {
         "sudo $NOVA_BIN_DIR/privsep-helper --config-file $NOVA_CPU_CONF"
 }
 
+# Where Horizon reads the panels of plugins from.
+function _dedup_migrate_panels {
+    echo "$HORIZON_DIR/openstack_dashboard/local/enabled"
+}
+
+# They are there for users whose catalog has the controller.
+function configure_dedup_migrate_panels {
+    cp "$DEDUP_MIGRATE_DIR"/nova_dedup_migrate_dashboard/enabled/_21*.py \
+        "$(_dedup_migrate_panels)"
+}
+
 function start_dedup_migrate {
     if is_service_enabled dedup-migrate-agent; then
         run_process dedup-migrate-agent \
@@ -175,6 +186,9 @@ function clean_dedup_migrate {
             sudo systemctl daemon-reload
         fi
     done
+    if [[ -n "${HORIZON_DIR:-}" ]]; then
+        rm -f "$(_dedup_migrate_panels)"/_21*_dedup_migrate_*.py
+    fi
     sudo rm -f "$DEDUP_MIGRATE_APT_LIST"
     sudo rm -rf "$DATA_DIR/nova-dedup-migrate"
     # Nova removes its files itself, if it is cleaned before us.
@@ -196,6 +210,9 @@ case "$1-${2:-}" in
     stack-post-config)
         echo_summary "Configuring nova-dedup-migrate"
         configure_dedup_migrate
+        if is_service_enabled horizon; then
+            configure_dedup_migrate_panels
+        fi
         ;;
     stack-extra)
         echo_summary "Starting nova-dedup-migrate"

@@ -9,8 +9,9 @@ import unittest
 
 TOP = pathlib.Path(__file__).resolve().parents[1]
 #: Packages whose tests are run, those first that others are built on.
-PACKAGES = ('nova_dedup_migrate', 'nova_dedup_migrate_tempest_plugin',
-            'cinder_backup_assist', 'testkit', 'guests', 'lab', 'benchmarks')
+PACKAGES = ('nova_dedup_migrate', 'nova_dedup_migrate_dashboard',
+            'nova_dedup_migrate_tempest_plugin', 'cinder_backup_assist',
+            'testkit', 'guests', 'lab', 'benchmarks')
 
 
 def find(*directories, pattern=None):

@@ -131,8 +131,9 @@ class Fillings:
                 del self._known[key]
 
     def _journal(self, key: tuple[str, str]) -> str:
-        name = hashlib.sha256('\0'.join(key).encode()).hexdigest()
-        return os.path.join(self._directory, name)
+        migration, target = key
+        return os.path.join(self._directory, '%s.%s' % (
+            migration, hashlib.sha256(target.encode()).hexdigest()[:16]))
 
     def filling(self, request: disk_objects.DedupFillingRequest
                 ) -> disk_objects.DedupFillingReply:
@@ -159,6 +160,15 @@ class Fillings:
             filling.abort()
             filling.wait(None)
             filling.remove_journal()
+        self._remove_journals(migration)
+
+    def _remove_journals(self, migration: str) -> None:
+        """Remove those of an agent that was killed, too."""
+        with contextlib.suppress(FileNotFoundError):
+            for name in os.listdir(self._directory):
+                if name.partition('.')[0] == migration:
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(os.path.join(self._directory, name))
 
 
 class _Filling:
@@ -254,7 +264,8 @@ class _Filling:
             LOG.exception('Disk %s of instance %s is not built here',
                           request.target, request.instance_uuid)
         finally:
-            if not self._failure:
+            if not self._failure or not os.path.exists(request.image.path):
+                # Nothing is to be resumed.
                 self.remove_journal()
             self._seconds = time.monotonic() - self._begun
             self._ended.set()

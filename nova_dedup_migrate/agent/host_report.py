@@ -60,6 +60,11 @@ class HostReports:
         return objects.DedupMigrationOptions(
             strategy=ours.strategy,
             downtime_ms=float(nova.live_migration_downtime),
+            downtime_steps=nova.live_migration_downtime_steps,
+            downtime_delay=float(nova.live_migration_downtime_delay),
+            adapt_downtime_limit=ours.adapt_downtime_limit,
+            max_extra_downtime_ms=float(ours.max_extra_downtime),
+            min_gain=float(ours.min_gain),
             bandwidth=float(nova.live_migration_bandwidth * _MIB) or None,
             post_copy=nova.live_migration_permit_post_copy,
             auto_converge=nova.live_migration_permit_auto_converge,

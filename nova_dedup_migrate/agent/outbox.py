@@ -33,7 +33,8 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds between two looks at the directory.
 INTERVAL = 2.0
-#: Seconds between two reports of the host.
+#: Seconds between two reports of the host.  One more follows each migration
+#: that has ended, as the host has other guests then.
 HOST_INTERVAL = 30.0
 #: Seconds to the next attempt if no engine answers; doubled up to the last.
 _PAUSES = (5.0, 60.0)
@@ -67,14 +68,18 @@ class Outbox:
         #: What engines have, by migration.
         self._sent: dict[str, int] = {}
         self._running: set[str] = set()
-        self._stopping = threading.Event()
+        self._stopping = False
         self._down = False
+        #: Set to end the pause of a thread.
+        self._changed, self._host_changed = (threading.Event(),
+                                             threading.Event())
         self._threads = [
             threading.Thread(target=self._run, daemon=True, name=name,
-                             args=(work, interval))
-            for name, work, interval in (
-                ('dedup-outbox', self.send, INTERVAL),
-                ('dedup-host', self.send_host, HOST_INTERVAL))]
+                             args=(work, interval, wake))
+            for name, work, interval, wake in (
+                ('dedup-outbox', self.send, INTERVAL, self._changed),
+                ('dedup-host', self.send_host, HOST_INTERVAL,
+                 self._host_changed))]
 
     @property
     def waiting(self) -> int:
@@ -90,11 +95,19 @@ class Outbox:
 
     def stop(self) -> None:
         """Send nothing more; what is being sent is left behind."""
-        self._stopping.set()
+        self._stopping = True
+        self._changed.set()
+        self._host_changed.set()
 
-    def _run(self, work: Callable[[], None], interval: float) -> None:
-        pause = interval
-        while not self._stopping.wait(pause):
+    def _run(self, work: Callable[[], None], interval: float,
+             wake: threading.Event) -> None:
+        # The first report of the host follows the start of the agent.
+        pause = INTERVAL
+        while True:
+            wake.wait(pause)
+            wake.clear()
+            if self._stopping:
+                return
             try:
                 work()
             except errors.EngineUnavailable as error:
@@ -130,7 +143,7 @@ class Outbox:
         :raises EngineUnavailable: no engine has taken it
         """
         for name, at in self._due():
-            if self._stopping.is_set():
+            if self._stopping:
                 return
             try:
                 report = self._store.read(name)
@@ -138,8 +151,11 @@ class Outbox:
                 LOG.debug('A report is not sent: %s', error)
                 self._sent[name] = at
                 continue
-            (self._running.add if report.outcome == 'running'
-             else self._running.discard)(name)
+            if report.outcome == 'running':
+                self._running.add(name)
+            elif name in self._running:
+                self._running.discard(name)
+                self._host_changed.set()
             try:
                 self._api.put_report(objects.DedupReport(
                     host=self._host, migration_uuid=name, revision=at,

@@ -137,6 +137,14 @@ def project(domain: ElementTree.Element) -> str | None:
     return owner
 
 
+def images(domain: ElementTree.Element) -> list[str]:
+    """Return the ID of the image an instance was made of, if of one."""
+    found = domain.find('metadata/%sinstance/%sroot' % ((_NOVA,) * 2))
+    image = None if found is None or found.get('type') != 'image' else (
+        found.get('uuid'))
+    return [image] if image else []
+
+
 def private_targets(description: str) -> set[str]:
     """Return the targets of disks that no other instance may write to.
 

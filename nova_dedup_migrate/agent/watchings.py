@@ -34,6 +34,7 @@ from nova_dedup_migrate.agent import errors
 from nova_dedup_migrate.agent import exports
 from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import decode
+from nova_dedup_migrate.hypervisor import disk_export
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.rpc import watch_objects
@@ -97,14 +98,27 @@ class Watchings:
             except BaseException:
                 found.forget()
                 raise
-        with self._guard:
-            before = self._watched.get(key)
-            self._watched[key] = found
-        if before is not None:
-            # QEMU has forgotten its watch.
+        for before in self._replace(key, found):
             before.close()
         self._channel.add_disk(*key, found.service())
         return reply
+
+    def _replace(self, key: tuple[str, str], found: Watching
+                 ) -> list[Watching]:
+        """Keep one; return those whose watch QEMU has forgotten for it.
+
+        These are what was there of the disk, of this or another migration.
+        """
+        with self._guard:
+            gone = {
+                other: each for other, each in self._watched.items()
+                if other == key or (other[1] == key[1] and each.guest.name
+                                    == found.guest.name)}
+            for other in gone:
+                del self._watched[other]
+                self._channel.remove_disk(*other)
+            self._watched[key] = found
+        return list(gone.values())
 
     def arm(self, migration: str, target: str
             ) -> watch_objects.DedupWatchReply:
@@ -276,6 +290,7 @@ class Watching:
         """Stop reading it; have QEMU forget it, if there is one still."""
         self._closed.set()
         try:
+            disk_export.stop_left(self.guest)
             self.guest.drop_disk(self.watch.token)
         except hypervisor_errors.HypervisorError as error:
             LOG.debug('The watch of disk %s of guest %s is not there any '

@@ -103,6 +103,14 @@ _BASIC = [
              'most, for each instance that arrives; 0 means no limit. A '
              'read is of 1 MiB at most.'),
     cfg.BoolOpt(
+        'fetch_in_postcopy',
+        default=False,
+        mutable=True,
+        help='Whether a destination goes on fetching pages from storage '
+             'while post-copy runs. If not, the source sends all of them '
+             'when post-copy begins. It has no effect without '
+             '[libvirt] live_migration_permit_post_copy.'),
+    cfg.BoolOpt(
         'adapt_downtime_limit',
         default=True,
         mutable=True,
@@ -262,6 +270,48 @@ _PAGE_CACHE = [
         help='Path of the lister in guests, for qemu-guest-agent.'),
 ]
 
+_CONTENT_INDEX = [
+    cfg.StrOpt(
+        'content_index',
+        default='off',
+        choices=[
+            ('off', 'disks are not read'),
+            ('auto', 'if QEMU has recorded little of the guest, the guest '
+                     'has listed little, and it may save time'),
+            ('on', 'before each live migration')],
+        mutable=True,
+        help='Whether the disks of an instance are read on the source before '
+             'its live migration, to find which pages of its memory they '
+             'hold. It needs no help of the guest. The disks must bypass '
+             'the page cache of the host (cache mode none), and the strategy '
+             'of the instance has to be auto or page_cache. The property '
+             'dedup_migrate:content_index of a flavor or image takes '
+             'precedence.'),
+    cfg.FloatOpt(
+        'content_index_time',
+        default=60.0,
+        min=1.0,
+        max=3600.0,
+        mutable=True,
+        help='Seconds that a live migration waits for it. Then the '
+             'migration begins with what was found; while disks are copied, '
+             'the search goes on.'),
+    cfg.IntOpt(
+        'content_index_rate',
+        default=200,
+        min=0,
+        mutable=True,
+        help='MiB a second that it reads of disks at most. The I/O limits '
+             'of the instance do not apply. 0: no limit.'),
+    cfg.IntOpt(
+        'content_index_memory',
+        default=512,
+        min=1,
+        mutable=True,
+        help='MiB of memory it may take in QEMU. 4 MiB for each GiB of the '
+             'memory of an instance are needed at most.'),
+]
+
 _DISKS = [
     cfg.StrOpt(
         'disks',
@@ -376,10 +426,20 @@ _BACKUPS = [
         mutable=True,
         help='Seconds for filling a new volume from a backup. After that '
              'the volume is copied in full.'),
+    cfg.BoolOpt(
+        'volume_fill_samples',
+        default=False,
+        mutable=True,
+        help='Whether only samples of a volume are compared with its '
+             'backup before the new volume is filled from it. If not, all '
+             'that is filled is, so the old volume is read as by an '
+             'ordinary copy. With samples it is hardly read, but a backup '
+             'that differs from what the guest has written gives a volume '
+             'with wrong bytes.'),
 ]
 
-ALL_OPTS = (_BASIC + _AGENT + _PAGE_CACHE + _DISKS + _OPERATIONS
-            + _BACKUPS)
+ALL_OPTS = (_BASIC + _AGENT + _PAGE_CACHE + _CONTENT_INDEX + _DISKS
+            + _OPERATIONS + _BACKUPS)
 
 
 def register_opts(conf):

@@ -153,6 +153,12 @@ def note(session: orm.Session, values: Mapping[str, Any],
         _write(session, known, extra)
 
 
+def set_drain(session: orm.Session, uuid: str, drain_id: str) -> None:
+    """Store which drain has requested a migration, if it is known."""
+    session.execute(sa.update(_TABLE).where(
+        _TABLE.c.uuid == uuid).values(drain_id=drain_id))
+
+
 def _known(session: orm.Session, uuid: str) -> Any:
     return session.execute(sa.select(_TABLE).where(
         _TABLE.c.uuid == uuid).with_for_update()).one_or_none()

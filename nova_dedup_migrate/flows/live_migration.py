@@ -8,6 +8,7 @@
                      can of the disks, the source's QEMU is armed for them
     CollectFacts     both hosts -> facts
     ListPageCache    the guest's page cache -> the source's QEMU, facts
+    IndexContent     the guest's disks -> the source's QEMU, facts
     MakePlan         facts -> plan
     Arm              plan -> the source's QEMU
     Operate          Nova's own live migration, and beside it the watch:
@@ -45,6 +46,7 @@ from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.tasks import arm
 from nova_dedup_migrate.tasks import collect_facts
 from nova_dedup_migrate.tasks import collect_incoming
+from nova_dedup_migrate.tasks import content_index
 from nova_dedup_migrate.tasks import fill_disks
 from nova_dedup_migrate.tasks import frame
 from nova_dedup_migrate.tasks import operate
@@ -68,6 +70,7 @@ class MigrationPorts:
     :ivar loader: lists the page cache of the guest, None if it is not to be
         listed
     :ivar list_limit: seconds that listing may take
+    :ivar index: how the disks are indexed
     :ivar interval: seconds between two looks of the watch
     :ivar rate: sets the rate of each round, None if it is Nova's
     :ivar disks: builds disks at the destination, None: not to be done
@@ -83,6 +86,7 @@ class MigrationPorts:
     reason_for_stock: str = ''
     loader: loading.PageCacheLoader | None = None
     list_limit: float = 5.0
+    index: content_index.Settings = content_index.Settings()
     interval: float = 0.5
     rate: pacing.AdaptiveRate | None = None
     disks: fill_disks.DiskPort | None = None
@@ -108,6 +112,7 @@ def create(operation: operations.Operation,
                                        ports.reason_for_stock),
             page_cache.ListPageCache(operation, ports.guest, ports.loader,
                                      ports.list_limit),
+            content_index.IndexContent(operation, ports.guest, ports.index),
             plan.MakePlan(operation),
             arm.Arm(operation, ports.guest),
             operate.Operate(operation, ports.operate, beside),

@@ -154,7 +154,8 @@ class Guest(abc.ABC):
     def arm_dedup(self, copy: str = 'shared', disks: Iterable[dict] = (),
                   resend: bool = True, fetch_rate: int = 0,
                   fetch_iops: int = 0, records: bool = True,
-                  compression: dict[str, int] | None = None) -> None:
+                  compression: dict[str, int] | None = None,
+                  lazy: bool = False) -> None:
         """Let the next migration leave out what storage holds.
 
         :param copy: shared or own, where the destination has the disks
@@ -167,6 +168,7 @@ class Guest(abc.ABC):
         :param compression: how to compress the pages that are sent, as
             DedupCompression of the QMP schema; {} for what is best, None
             for not at all
+        :param lazy: leave pages out in post-copy, too
         """
 
     @abc.abstractmethod
@@ -187,6 +189,25 @@ class Guest(abc.ABC):
 
         It is read in the background: see dedup_statistics().hints.
         """
+
+    @abc.abstractmethod
+    def index_disks(self, devices: Iterable[str] | None = None,
+                    rate: int | None = None, memory: int | None = None,
+                    cached: bool = False) -> None:
+        """Search the disks for what the guest's memory holds.
+
+        It goes on in the background and adds hints: see
+        dedup_statistics().index.
+
+        :param devices: to read, None for all
+        :param rate: bytes per second, 0 for no limit
+        :param memory: bytes it may take
+        :param cached: also read disks through the host's page cache
+        """
+
+    @abc.abstractmethod
+    def cancel_index(self) -> None:
+        """End index_disks soon; hints that were found stay."""
 
     @abc.abstractmethod
     def sample_compression(self, pages: int = 4096

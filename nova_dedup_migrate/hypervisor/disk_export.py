@@ -7,12 +7,16 @@ open the image; what is read is what the guest would read, whatever is in
 QEMU's caches.
 
 QEMU has one NBD server.  If it serves something else, a backup or an
-arriving guest's disk, there is no export.
+arriving guest's disk, there is no export.  A server that was left is stopped
+first: by a process of ours that was killed, or because libvirtd was.
 """
 
 from collections.abc import Iterator
 import contextlib
+import itertools
 import os
+import pathlib
+import re
 import socket
 import tempfile
 import typing
@@ -20,11 +24,17 @@ import typing
 from nova_dedup_migrate.hypervisor import errors
 
 if typing.TYPE_CHECKING:
+    from nova_dedup_migrate.hypervisor import base
     from nova_dedup_migrate.hypervisor import qmp_guest
 
 #: Name of the export, for NBD's clients.
 NAME = 'disk'
-_ID = 'dedup-disk-export'
+_PURPOSE = 'dedup-disk-export'
+#: Names the process that reads: its PID, and when it began.
+_ID = re.compile(r'dedup-disk-(\d+)-(\d+)-\d+')
+_numbers = itertools.count(1)
+#: IDs of what this process exports now.
+_mine: set[str] = set()
 _CONNECTIONS = 4
 
 
@@ -46,22 +56,71 @@ def exported(guest: 'qmp_guest.QmpGuest', node_name: str) -> Iterator[str]:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(path)
             listener.listen(_CONNECTIONS)
-            name = guest.pass_fd(listener.fileno(), _ID)
             try:
-                guest.qmp('nbd-server-start', **{
-                    'addr': {'type': 'fd', 'data': {'str': name}},
-                    'max-connections': _CONNECTIONS})
+                _start(guest, listener)
             except errors.QmpError:
-                guest.close_fd(name)
-                raise
+                if not _is_left(guest):
+                    raise
+                _stop(guest)
+                _start(guest, listener)
+        name = 'dedup-disk-%d-%d-%d' % (os.getpid(), _began(os.getpid()) or 0,
+                                        next(_numbers))
+        _mine.add(name)
+        stack.callback(_mine.discard, name)
         stack.callback(_stop, guest)
         guest.qmp('block-export-add', **{
-            'type': 'nbd', 'id': _ID, 'node-name': node_name, 'name': NAME,
+            'type': 'nbd', 'id': name, 'node-name': node_name, 'name': NAME,
             'writable': False, 'allocation-depth': True})
         yield path
 
 
-def _stop(guest: 'qmp_guest.QmpGuest') -> None:
+def _start(guest: 'qmp_guest.QmpGuest', listener: socket.socket) -> None:
+    """:raises QmpError: there is a server"""
+    name = guest.pass_fd(listener.fileno(), _PURPOSE)
+    try:
+        guest.qmp('nbd-server-start', **{
+            'addr': {'type': 'fd', 'data': {'str': name}},
+            'max-connections': _CONNECTIONS})
+    except errors.QmpError:
+        guest.close_fd(name)
+        raise
+
+
+def stop_left(guest: 'base.Guest') -> None:
+    """Stop a server of ours that nobody reads from any more.
+
+    :raises HypervisorError: QEMU does not answer
+    """
+    if _is_left(guest):
+        _stop(guest)
+
+
+def _is_left(guest: 'base.Guest') -> bool:
+    """Return whether all that is exported is for readers that are gone."""
+    found = guest.qmp('query-block-exports')
+    if not isinstance(found, list) or not found:
+        return False
+    for one in found:
+        name = one.get('id') if isinstance(one, dict) else None
+        match = _ID.fullmatch(name) if isinstance(name, str) else None
+        if match is None or name in _mine:
+            return False
+        if (int(match[1]) != os.getpid()
+                and _began(int(match[1])) == int(match[2])):
+            return False
+    return True
+
+
+def _began(pid: int) -> int | None:
+    """Return when a process began, in ticks since boot; None: it is gone."""
+    try:
+        stat = pathlib.Path('/proc/%d/stat' % pid).read_text()
+    except OSError:
+        return None
+    return int(stat.rpartition(')')[2].split()[19])
+
+
+def _stop(guest: 'base.Guest') -> None:
     """Stop the server, which removes its exports, whatever reads there."""
     with contextlib.suppress(errors.QmpDisconnected, errors.GuestNotRunning):
         guest.qmp('nbd-server-stop')

@@ -125,7 +125,8 @@ class QmpGuest(base.Guest):
     def arm_dedup(self, copy: str = 'shared', disks: Iterable[dict] = (),
                   resend: bool = True, fetch_rate: int = 0,
                   fetch_iops: int = 0, records: bool = True,
-                  compression: dict[str, int] | None = None) -> None:
+                  compression: dict[str, int] | None = None,
+                  lazy: bool = False) -> None:
         arguments: dict[str, object] = {'disks': list(disks)} if disks else {}
         if fetch_rate:
             arguments['fetch-rate'] = fetch_rate
@@ -133,6 +134,8 @@ class QmpGuest(base.Guest):
             arguments['fetch-iops'] = fetch_iops
         if not records:
             arguments['records'] = False
+        if lazy:
+            arguments['lazy'] = True
         if compression is not None:
             arguments['compression'] = compression
         self._dedup('x-dedup-arm', copy=copy, resend=resend, **arguments)
@@ -178,6 +181,21 @@ class QmpGuest(base.Guest):
     def load_dedup_map(self, fd: int) -> None:
         self.consume_fd('x-dedup-load-map', 'fdname',
                         self.pass_fd(fd, 'dedup-map'))
+
+    def index_disks(self, devices: Iterable[str] | None = None,
+                    rate: int | None = None, memory: int | None = None,
+                    cached: bool = False) -> None:
+        arguments: dict[str, object] = {'cached': True} if cached else {}
+        if devices is not None:
+            arguments['devices'] = list(devices)
+        if rate is not None:
+            arguments['rate'] = rate
+        if memory is not None:
+            arguments['memory'] = memory
+        self._dedup('x-dedup-index-disks', **arguments)
+
+    def cancel_index(self) -> None:
+        self._dedup('x-dedup-index-cancel')
 
     def sample_hints(self, pages: int = 512
                      ) -> tuple[statistics.DiskHints, ...]:

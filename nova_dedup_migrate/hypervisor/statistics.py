@@ -27,8 +27,32 @@ class HintStatistics:
     recorded: int = 0
     map_state: str = 'none'
     map_pages: int = 0
+    map_kept: int = 0
     map_skipped: int = 0
     map_error: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexStatistics:
+    """DedupIndexInfo: the last search of the memory in the disks.
+
+    Counts of pages; bytes of the disks.
+    """
+
+    state: str = 'done'
+    reason: str | None = None
+    pages: int = 0
+    found_pages: int = 0
+    changed_pages: int = 0
+    bytes: int = 0
+    done_bytes: int = 0
+    read_bytes: int = 0
+    memory_bytes: int = 0
+    ns: int = 0
+
+    @property
+    def running(self):
+        return self.state in ('memory', 'disks')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +139,7 @@ class SourceStatistics:
     resent_pages: int = 0
     superseded_pages: int = 0
     final_pages: int = 0
+    requested_pages: int = 0
     stale_hints: int = 0
     unresolved_hints: int = 0
     peer_backlog: int = 0
@@ -151,6 +176,8 @@ class IncomingStatistics:
     record_pages: int = 0
     fetched_pages: int = 0
     superseded_pages: int = 0
+    lazy_pages: int = 0
+    hurried_reads: int = 0
     nack_digest: int = 0
     nack_io: int = 0
     reads: int = 0
@@ -190,10 +217,11 @@ class IncomingStatistics:
 
 @dataclasses.dataclass(frozen=True)
 class DedupStatistics:
-    """DedupInfo; source and incoming are None until they had a role."""
+    """DedupInfo; the parts that are None never were at work."""
 
     tracking: bool = False
     hints: HintStatistics = HintStatistics()
+    index: IndexStatistics | None = None
     source: SourceStatistics | None = None
     incoming: IncomingStatistics | None = None
 
@@ -204,6 +232,7 @@ class DedupStatistics:
         parts = {
             name: decode.dataclass(part, reply[name], name)
             for name, part in (('hints', HintStatistics),
+                               ('index', IndexStatistics),
                                ('source', SourceStatistics))
             if name in reply}
         if 'incoming' in reply:

@@ -24,6 +24,8 @@ import threading
 
 #: Offsets are drawn from FIRST to 2 * FIRST - 1; off_t ends there.
 FIRST = 2 ** 62
+#: The byte that the one who writes a file locks.
+_CLAIM = FIRST - 1
 #: Locks held at a time by one process.
 MAX_HELD = 4096
 
@@ -33,6 +35,18 @@ _FLOCK = struct.Struct('hhqqi0q')
 _held: dict[int, int] = {}
 _numbers = itertools.count(1)
 _guard = threading.Lock()
+
+
+def claim(fd: int) -> None:
+    """Keep others from claiming a file, as long as fd has it open.
+
+    Processes that inherit fd have the lock, too.
+
+    :param fd: open for writing
+    :raises OSError: somebody else has it, or the file system has no locks
+    """
+    fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(
+        fcntl.F_WRLCK, os.SEEK_SET, _CLAIM, 1, 0))
 
 
 def draw() -> int:

@@ -48,7 +48,7 @@ def of_operation(operation: operations.Operation) -> report.Report:
         strategy_source=operation.strategy_source,
         strategy_used=_used(operation, source),
         fallback_reason=operation.reason, page_cache=operation.page_cache,
-        plan=operation.plan,
+        content_index=operation.content_index, plan=operation.plan,
         rounds=rounds.summarize(list(operation.rounds)),
         dedup_incoming=_plain(operation.incoming),
         disks=tuple(operation.disks),

@@ -129,6 +129,32 @@ class Disk:
 
 
 @dataclasses.dataclass(frozen=True)
+class ContentIndex:
+    """The search of the disks for what the guest's memory holds.
+
+    :ivar outcome: skipped; done; partial: not all disks were read in time;
+        refused: by QEMU
+    :ivar reason: why it was skipped, refused or partial
+    :ivar pages: that were looked for: neither zero nor known otherwise
+    :ivar found_pages: of these, pages that were found
+    :ivar disk_bytes: size of the disks
+    :ivar read_bytes: read of them; the rest is not allocated, was not read
+        in time, or all pages had been found
+    :ivar memory_bytes: that it took in QEMU
+    :ivar seconds: that the migration waited for it
+    """
+
+    outcome: str
+    reason: str = ''
+    pages: int = 0
+    found_pages: int = 0
+    disk_bytes: int = 0
+    read_bytes: int = 0
+    memory_bytes: int = 0
+    seconds: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
 class Report:
     """See the module for units.
 
@@ -146,6 +172,7 @@ class Report:
     :ivar fallback_reason: why it is, or became, an ordinary migration
     :ivar page_cache: outcome of the request for the guest's page-cache
         listing, see pagecache.answer; null if the migration failed before
+    :ivar content_index: what was found by content; null likewise
     :ivar plan: the plan and its predictions; null if the migration failed
         before
     :ivar prediction_error: outcome compared with the prediction; null if
@@ -183,6 +210,7 @@ class Report:
     strategy_used: str = planner_plan.STOCK
     fallback_reason: str = ''
     page_cache: answer.Answer | None = None
+    content_index: ContentIndex | None = None
     plan: planner_plan.Plan | None = None
     prediction_error: PredictionError | None = None
     rounds: tuple[Round, ...] = ()

@@ -436,6 +436,12 @@ class DedupMigrationOptions(DedupObject):
     fields = {
         'strategy': fields.TextField(32),
         'downtime_ms': fields.NumberField(),
+        # live_migration_downtime_steps, and _delay: seconds for each GiB
+        'downtime_steps': fields.CountField(10000, default=0),
+        'downtime_delay': fields.optional(fields.NumberField),
+        'adapt_downtime_limit': fields.FlagField(default=True),
+        'max_extra_downtime_ms': fields.optional(fields.NumberField),
+        'min_gain': fields.optional(fields.NumberField),
         # None: no limit
         'bandwidth': fields.optional(fields.NumberField),
         'post_copy': fields.FlagField(),

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 from oslo_config import cfg
 import oslo_messaging as messaging
 
@@ -21,7 +23,25 @@ def get_transport(conf: cfg.ConfigOpts) -> messaging.RPCTransport:
     It is Nova's own bus: in a cloud with cells, that of the cell of the
     two hosts.
     """
+    for name in 'metrics', 'tracing':
+        _register(conf, name)
     return messaging.get_rpc_transport(conf)
+
+
+def _register(conf: cfg.ConfigOpts, name: str) -> None:
+    """Make known what oslo.messaging reads of any configuration.
+
+    It registers these options (18.3.1) with oslo.config's global one
+    alone, and no call works with another.
+    """
+    try:
+        module = importlib.import_module('oslo_messaging._%s.client' % name)
+        group = 'oslo_messaging_' + name
+        options = getattr(module, group)
+    except (ImportError, AttributeError):
+        # of another release
+        return
+    conf.register_opts(options, group=group)
 
 
 def get_client(transport: messaging.RPCTransport, timeout: float,

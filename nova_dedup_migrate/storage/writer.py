@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import dataclasses
-import fcntl
 import json
 import logging
 import os
@@ -31,6 +30,7 @@ import stat
 import subprocess
 import tempfile
 
+from nova_dedup_migrate.images import locks
 from nova_dedup_migrate.images import paths
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import errors
@@ -106,10 +106,12 @@ class Writer:
         """Keep other writers away: what one has proven the other changes.
 
         The lock is also the daemon's, which has the same description open.
-        QEMU's own locks are between a daemon and a guest.
+        QEMU's own locks are between a daemon and a guest.  It is of one
+        byte that QEMU does not lock: flock() would be a lock of all bytes on
+        NFS and GlusterFS, and keep the daemon out.
         """
         try:
-            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locks.claim(self.fd)
         except OSError as error:
             raise errors.TargetFailed(
                 path=self.path, reason='another process fills it: %s'

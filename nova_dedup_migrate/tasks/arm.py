@@ -55,6 +55,7 @@ class Arm(base.Task):
                     copy=plan.copy, resend=plan.resend,
                     disks=[_argument(disk) for disk in plan.disks],
                     fetch_rate=plan.fetch_rate, fetch_iops=plan.fetch_iops,
+                    lazy=plan.fetch_in_postcopy,
                     records=plan.strategy != planner_plan.COMPRESS,
                     compression=({'threads': plan.compression_threads}
                                  if plan.compression_threads else None))

@@ -12,6 +12,10 @@
 A disk that is not built is released, and mirrored in the ordinary way.  If
 something fails later it remains watched and not armed: then the mirror
 copies everything, which is right whatever is in the file by then.
+
+A destination's agent that was restarted continues where its journal ends.
+One that cannot be reached may write to the file after the mirror has begun,
+and QEMU's locks would not prevent that.  So the migration is cancelled then.
 """
 
 from collections.abc import Callable
@@ -27,6 +31,7 @@ from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.planner import disks as planner_disks
 from nova_dedup_migrate.reports import report
 from nova_dedup_migrate.rpc import disk_objects
+from nova_dedup_migrate.rpc import errors as rpc_errors
 from nova_dedup_migrate.rpc import watch_objects
 from nova_dedup_migrate.tasks import base
 
@@ -34,12 +39,25 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds between two looks at a disk that is built.
 INTERVAL = 1.0
+#: Seconds in which a destination's agent that was killed has to be back,
+#: and times that this may happen to one disk.
+RESTART = 30.0
+RESTARTS = 3
 
 
 class DiskNotBuilt(errors.DedupMigrateError):
     """A disk is mirrored in full."""
 
     template = '{reason}'
+
+
+class NotStopped(errors.DedupMigrateError):
+    """The destination may still write to a disk: it must not be mirrored."""
+
+    template = ('the agent of host {host} did not confirm that it has '
+                'stopped writing to disk {target}: {reason}. The live '
+                'migration is cancelled. Check nova-dedup-migrate-agent on '
+                'that host.')
 
 
 class MigrationAborted(errors.DedupMigrateError):
@@ -79,7 +97,7 @@ class DiskPort(typing.Protocol):
         """Have the source forget a disk; False: it may be written to."""
 
     def abort(self) -> None:
-        """Have the destination stop building."""
+        """Have the destination stop building, and forget the disks."""
 
     def used(self) -> dict[str, tuple[int | None, str]]:
         """Return target -> (bytes its mirror began with, reason).
@@ -101,18 +119,21 @@ class FillDisks(base.Task):
     :param min_gain: share of the time that has to be saved
     :param always: build whatever is predicted
     :param clock: seconds
+    :param sleep: waits for seconds
     """
 
     def __init__(self, operation: operations.Operation,
                  port: DiskPort | None, seconds: float = 3600.0,
                  min_gain: float = 0.05, always: bool = False,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 clock: Callable[[], float] = time.monotonic,
+                 sleep: Callable[[float], None] = time.sleep) -> None:
         super().__init__(operation)
         self._port = port
         self._seconds = seconds
         self._min_gain = min_gain
         self._always = always
         self._clock = clock
+        self._sleep = sleep
 
     @base.harmless('preparing the disks')
     def execute(self) -> None:
@@ -130,6 +151,11 @@ class FillDisks(base.Task):
                 LOG.info('Live migration %s is aborted: its disks are not '
                          'built any further', self.operation.migration_uuid)
                 break
+            except NotStopped as error:
+                self._note(target, reason=str(error))
+                self.operation.warn('preparing disk %s' % target, error)
+                self._cancel()
+                break
             except Exception as error:
                 self._note(target, reason=str(error))
                 self.operation.warn('preparing disk %s' % target, error)
@@ -137,9 +163,9 @@ class FillDisks(base.Task):
 
     @base.harmless('stopping to build disks')
     def revert(self, **kwargs: object) -> None:
-        """Stop at the destination; the undo log has the rest."""
+        """Have both agents forget it; the undo log has QEMU's part."""
         if self._port is not None and self.operation.disks:
-            self._port.abort()
+            forget(self._port)
 
     def _fill(self, port: DiskPort, target: str, end: float) -> None:
         self._check()
@@ -158,10 +184,13 @@ class FillDisks(base.Task):
             self._release(port, target)
             return
         try:
-            port.build(target, watch, max(1.0, end - self._clock()))
-            self._await(port, target, end)
-        except BaseException:
+            self._build(port, target, watch, end)
+        except MigrationAborted:
+            # Nothing is mirrored.
             port.abort()
+            raise
+        except BaseException:
+            self._stop(port, target)
             raise
         armed = port.arm(target)
         LOG.info('Disk %(target)s of live migration %(migration)s: %(proven)d'
@@ -170,14 +199,80 @@ class FillDisks(base.Task):
                   'size': armed.size,
                   'migration': self.operation.migration_uuid})
 
-    def _await(self, port: DiskPort, target: str, end: float) -> None:
-        """Wait until a disk is built.
+    def _build(self, port: DiskPort, target: str,
+               watch: watch_objects.DedupWatchReply, end: float) -> None:
+        """Have a disk built, by an agent that may be restarted meanwhile.
 
         :raises DiskNotBuilt:
         :raises MigrationAborted:
         """
+        port.build(target, watch, max(1.0, end - self._clock()))
+        for _ in range(RESTARTS):
+            if self._await(port, target, end):
+                return
+            self._resume(port, target, watch, end)
+        if not self._await(port, target, end):
+            raise DiskNotBuilt(
+                reason='the agent of host %s was lost %d times'
+                % (self.operation.destination, RESTARTS + 1))
+
+    def _resume(self, port: DiskPort, target: str,
+                watch: watch_objects.DedupWatchReply, end: float) -> None:
+        """Have the destination's agent go on, as soon as it is back."""
+        LOG.warning('The agent of %(host)s does not answer, or was '
+                    'restarted, while it builds disk %(target)s of live '
+                    'migration %(migration)s',
+                    {'host': self.operation.destination, 'target': target,
+                     'migration': self.operation.migration_uuid})
+        patience = self._clock() + RESTART
         while True:
-            found = port.state(target, INTERVAL)
+            self._check()
+            try:
+                port.build(target, watch, max(1.0, end - self._clock()))
+                return
+            except rpc_errors.AgentRefused:
+                raise
+            except rpc_errors.AgentUnavailable:
+                if self._clock() > min(end, patience):
+                    raise
+            self._sleep(INTERVAL)
+
+    def _stop(self, port: DiskPort, target: str) -> None:
+        """Have the destination stop writing to a disk.
+
+        :raises NotStopped:
+        """
+        patience = self._clock() + RESTART
+        while True:
+            try:
+                return port.abort()
+            except Exception as error:
+                if self._clock() > patience:
+                    raise NotStopped(host=self.operation.destination,
+                                     target=target, reason=error) from error
+            self._sleep(INTERVAL)
+
+    def _cancel(self) -> None:
+        """Have Nova roll back before it calls libvirt."""
+        self.operation.enter(self.operation.phase, requests=[
+            *self.operation.durable.requests, operations.ABORT])
+
+    def _await(self, port: DiskPort, target: str, end: float) -> bool:
+        """Wait until a disk is built.
+
+        :returns: False: the agent does not answer, or knows nothing of it
+        :raises DiskNotBuilt:
+        :raises MigrationAborted:
+        """
+        while True:
+            try:
+                found = port.state(target, INTERVAL)
+            except rpc_errors.AgentRefused:
+                raise
+            except rpc_errors.AgentUnavailable:
+                return False
+            if found.state == 'unknown':
+                return False
             self._note(target, build_seconds=round(found.seconds, 1),
                        sources={each.name: each.bytes
                                 for each in found.sources})
@@ -186,7 +281,7 @@ class FillDisks(base.Task):
                     share=min(1.0, found.done / found.total) / 2,
                     seconds_left=None, at=time.time()))
             if found.state == 'done':
-                return
+                return True
             if found.state != 'running':
                 raise DiskNotBuilt(reason=found.reason)
             self._check()
@@ -246,11 +341,19 @@ class CollectDisks(base.Task):
 
     @base.harmless('forgetting the disks that were built')
     def execute(self) -> None:
-        if self._port is None or not self.operation.disks:
-            return
-        if self.operation.outcome != 'completed':
-            self._port.abort()
-        self._port.forget()
+        if self._port is not None and self.operation.disks:
+            forget(self._port)
+
+
+def forget(port: DiskPort) -> None:
+    """Have both agents forget the disks of a migration that is over.
+
+    Nova has removed the files of one that failed by now.
+    """
+    try:
+        port.abort()
+    finally:
+        port.forget()
 
 
 def note(operation: operations.Operation, target: str,

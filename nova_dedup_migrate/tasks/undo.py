@@ -22,7 +22,10 @@ def drop_map(guest: hypervisor.Guest) -> None:
 
     If it is recorded, newer hints take the place of older ones.
     """
-    if not guest.dedup_statistics().tracking:
+    known = guest.dedup_statistics()
+    if known.index is not None and known.index.running:
+        guest.cancel_index()
+    if not known.tracking:
         guest.track_dedup(False)
 
 

@@ -41,6 +41,7 @@ _HELPER = ('/etc/nova/nova.conf',
 _STOCK = ('/etc/nova/nova.conf', 'compute_driver = libvirt.LibvirtDriver')
 _DROP_IN = ('/etc/systemd/system/libvirtd.service.d/'
             'nova-dedup-migrate.conf')
+_PANELS = 'horizon/openstack_dashboard/local/enabled/'
 _RULES = '/etc/apparmor.d/local/abstractions/libvirt-qemu'
 
 CASES = (
@@ -64,12 +65,16 @@ CASES = (
              ('/etc/nova/nova.conf', 'strategy = page_cache'),
              ('/etc/apt/sources.list.d/nova-dedup-migrate.list',
               'deb [trusted=yes] file:/srv/repo ./')),
-         absent=(_DROP_IN, _RULES),
+         absent=(_DROP_IN, _RULES,
+                 _PANELS + '_2170_dedup_migrate_migrations.py'),
          calls=('install_package qemu-system-x86 qemu-system-common '
                 'qemu-utils qemu-block-extra',)),
-    Case('controller without nova-compute', 'n-api,tempest',
+    Case('controller without nova-compute', 'n-api,tempest,horizon',
          ('DEDUP_MIGRATE_COMPUTE_HOSTS=2',),
          present=(_STOCK,
+                  (_PANELS + '_2170_dedup_migrate_migrations.py',
+                   'ADD_PANEL'),
+                  (_PANELS + '_2172_dedup_migrate_hosts.py', 'ADD_PANEL'),
                   ('tempest/etc/tempest.conf', 'min_compute_nodes = 2')),
          absent=(_DROP_IN, _RULES, 'units/dedup-migrate-agent')),
     Case('a QEMU that is none', 'n-cpu', ('DEDUP_MIGRATE_QEMU=/nowhere',),
@@ -95,10 +100,12 @@ def why_not():
 def _installed(state, path):
     """Return the path in the snapshot of what a host has after stack.sh."""
     for top in ('/etc/nova', '/etc/systemd/system', '/etc/apparmor.d',
-                '/etc/apt/sources.list.d', '/opt', 'units', 'tempest'):
+                '/etc/apt/sources.list.d', '/opt', 'units', 'tempest',
+                'horizon'):
         if path == top or path.startswith(top + '/'):
             place = {'units': state / 'units',
-                     'tempest': state / 'dest/tempest'}.get(top, top)
+                     'tempest': state / 'dest/tempest',
+                     'horizon': state / 'dest/horizon'}.get(top, top)
             return Path(state, 'first', str(place).replace('/', '-')
                         ) / path[len(top) + 1:]
     raise ValueError(path)

@@ -2,6 +2,7 @@
 """The whole way of a disk, but Nova and libvirt: two agents, two QEMUs."""
 
 import importlib.util
+import os
 import threading
 import unittest
 from unittest import mock
@@ -101,18 +102,23 @@ class BuiltTest(case.SeedCase):
         agents = mock.create_autospec(api.AgentAPI, instance=True)
         agents.channel_offer.side_effect = (
             lambda ctxt, host, request: channels[host].offer(request))
-        self.fillings = fillings.Fillings(
+        self.begin = lambda: fillings.Fillings(
             channels['destination'], self.index, agents,
             [str(self.directory)], str(self.directory / 'journals'), 0,
             str(qemus.tool(binary, 'qemu-storage-daemon')), {}.get)
-        self.fillings.start()
-        self.addCleanup(self.fillings.stop)
+        self.restart()
         self.watchings = watchings.Watchings(
             lambda uuid: self.rig_.source, channels['source'])
         self.addCleanup(self.watchings.stop)
         self.operation = fakes.operation()
         self.backing = []
         self.hold(self.random()[:HELD])
+
+    def restart(self):
+        """Have a new agent at the destination, which knows no disk."""
+        self.fillings = self.begin()
+        self.fillings.start()
+        self.addCleanup(self.fillings.stop)
 
     def hold(self, content):
         """Have the destination's index know a file with this content."""
@@ -280,6 +286,46 @@ class BuiltTest(case.SeedCase):
         self.assertIn('armed', self.operation.disks[0].reason)
         self.assert_same(self.rig_)
 
+    def test_destination_is_restarted(self):
+        """It continues where its journal ends, and not before."""
+        self.flat()
+        port = Port(self)
+        scan, passes = watchings.Watching.scan, []
+        halted = threading.Event()
+
+        def halting(watching, wanted):
+            passes.append(sum(length for _, length in wanted))
+            *parts, end = scan(watching, wanted)
+            yield from parts
+            if len(passes) == 1:
+                halted.wait(20)
+            yield end
+
+        state = port.state
+        first = blocks.digest(self.random()[:blocks.BLOCK])
+
+        def ending(target, wait):
+            found = state(target, 0.1)
+            journals = list((self.directory / 'journals').iterdir())
+            if not halted.is_set() and any(
+                    first in path.read_bytes() for path in journals):
+                self.fillings.stop()
+                halted.set()
+                # in what was built, while nobody looks
+                self.rig_.io('write', '-q', '-P', 5, 4096, 4096)
+                self.restart()
+            return found
+
+        port.state = ending
+        with mock.patch.object(watchings.Watching, 'scan', halting):
+            found = self.build(port=port)
+        self.assertEqual(('', []), (found.reason, self.operation.warnings))
+        before, after = passes
+        self.assertLess(after, before)
+        self.assertLess(self.mirror(), case.SIZE - HELD)
+        self.assert_same(self.rig_)
+        self.assertEqual([], os.listdir(self.directory / 'journals'))
+
     def test_aborted(self):
         """The task ends soon; nothing is armed."""
         self.flat()
@@ -293,6 +339,21 @@ class BuiltTest(case.SeedCase):
         port.state = abort
         self.build(port=port)
         self.assertNotEqual('armed', self.rig_.query().state)
+
+    def test_watched_before_by_another(self):
+        """Such as a preparation, whose watch QEMU has forgotten then."""
+        self.flat()
+        other = '99999999-0000-4000-8000-000000000009'
+        for migration in other, fakes.MIGRATION:
+            self.watchings.watch(watch_objects.DedupWatchRequest(
+                instance_uuid=fakes.INSTANCE, migration_uuid=migration,
+                target='disk0'))
+        error = self.assertRaises(errors.WatchRefused, self.watchings.arm,
+                                  other, 'disk0')
+        self.assertIn('it is not watched', str(error))
+        error = self.assertRaises(errors.WatchRefused, self.watchings.arm,
+                                  fakes.MIGRATION, 'disk0')
+        self.assertIn('nothing of it is proven', str(error))
 
     def test_no_such_disk(self):
         self.flat()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Disks are built through a real qemu-storage-daemon."""
 
+import fcntl
 import multiprocessing
 import os
 import signal
@@ -371,6 +372,13 @@ class RunsTest(world.Case):
         self.assertIn('another process fills it', str(error))
         other.close()
         self.rebuild(self.to_build, [], self.opener(self.source))
+
+    def test_the_lock_leaves_the_bytes_of_qemu_alone(self):
+        """NFS and GlusterFS make flock() a lock of all bytes."""
+        other = writer.Writer(self.target, (), self.program)
+        self.addCleanup(other.abandon)
+        with open(self.target.path, 'r+b') as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def test_disk_of_a_guest(self):
         """A disk that a guest has open is not written to."""

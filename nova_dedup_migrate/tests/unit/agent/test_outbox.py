@@ -27,7 +27,11 @@ def host_report(waiting=0):
     return objects.DedupHostReport(
         host='compute1', patched=True, max_outbound=1,
         options=objects.DedupMigrationOptions(
-            strategy='auto', downtime_ms=500.0, post_copy=False,
+            strategy='auto', downtime_ms=500.0,
+            downtime_steps=10, downtime_delay=75.0,
+            adapt_downtime_limit=True,
+            max_extra_downtime_ms=50.0, min_gain=0.05,
+            post_copy=False,
             auto_converge=False, timeout_per_gb=800.0,
             force_complete=False),
         guests=[objects.DedupGuestSample(uuid=OTHER, memory=1 << 30)],
@@ -107,6 +111,21 @@ class OutboxTest(controller.ControllerTestCase):
         box.send()
         self.assertEqual([samples.MIGRATION, samples.MIGRATION, OTHER],
                          sent)
+
+    def test_the_host_is_reported_at_the_end_of_a_migration(self):
+        api = mock.create_autospec(engine_api.EngineAPI, instance=True)
+        with mock.patch.object(outbox, 'INTERVAL', 0.05):
+            box = outbox.Outbox(self.store, api, 'compute1', host_report)
+            samples.write(self.store, samples.make(
+                outcome='running', phase='running', finished_at=None))
+            box.start()
+            self.addCleanup(box.stop)
+            self.eventually(lambda: api.put_report.called
+                            and api.put_host.called, 'both are sent')
+            self.assertEqual(1, api.put_host.call_count)
+            samples.write(self.store, samples.make())
+            self.eventually(lambda: api.put_host.call_count == 2,
+                            'the host again')
 
     def test_end_counts_though_the_clock_went_back(self):
         self.start()

@@ -109,6 +109,23 @@ class QmpGuestTest(base.TestCase):
                           self.guest.load_dedup_map, 3)
         self.assertEqual('closefd', self.commands[-1][0])
 
+    def test_index(self):
+        self.replies['x-dedup-index-disks'] = {}
+        self.replies['x-dedup-index-cancel'] = {}
+        self.guest.index_disks()
+        self.guest.index_disks(('a', 'b'), rate=0, memory=5, cached=True)
+        self.guest.cancel_index()
+        self.assertEqual(
+            [('x-dedup-index-disks', {}),
+             ('x-dedup-index-disks', {
+                 'devices': ['a', 'b'], 'rate': 0, 'memory': 5,
+                 'cached': True}),
+             ('x-dedup-index-cancel', {})], self.commands)
+        self.replies['query-x-dedup'] = {'index': {
+            'state': 'disks', 'found-pages': 7}}
+        found = self.guest.dedup_statistics().index
+        self.assertEqual((True, 7), (found.running, found.found_pages))
+
     def test_patched_qemu(self):
         self.replies['query-x-dedup'] = {'tracking': True}
         self.assertTrue(self.guest.is_patched())

@@ -46,7 +46,7 @@ FINGERPRINTS = {
     'DedupIncomingRequest': '1.0-c2635a5bf26dfa5983db582eedd2f418',
     'DedupLinkOffer': '1.0-789bcc48452fd144601fac01f37032d3',
     'DedupLinkRequest': '1.0-6ed2e75dd6099cb77b16b703cd64782f',
-    'DedupMigrationOptions': '1.0-68ccaee0189137c8f16f8f765cdc01a1',
+    'DedupMigrationOptions': '1.0-b8c3206f1a5434c8de1a5c262325c51e',
     'DedupNodeAnswer': '1.0-a84958e346328e2fcbdd8d196bdc035a',
     'DedupNodeClaim': '1.0-77763d0fb7fd637dab92add1affc6ba5',
     'DedupPrepareRequest': '1.0-91eb65164696524c867b225fba23e64a',

@@ -51,7 +51,8 @@ class FillDisksTest(base.TestCase):
 
     def run_task(self, seconds=60.0, port=None):
         fill_disks.FillDisks(self.operation, port or self.port, seconds,
-                             clock=self.clock).execute()
+                             clock=self.clock,
+                             sleep=lambda _: None).execute()
 
     def names(self):
         return [call[0] for call in self.port.mock_calls]
@@ -106,14 +107,56 @@ class FillDisksTest(base.TestCase):
 
     def test_agent_is_gone(self):
         gone = errors.AgentUnavailable('there', 'no answer')
-        for method in ('targets', 'watch', 'facts', 'build', 'state', 'arm',
-                       'abort', 'release'):
+        for method in ('targets', 'watch', 'facts', 'build', 'arm', 'abort',
+                       'release'):
             with self.subTest(method):
                 self.prepare()
                 getattr(self.port, method).side_effect = gone
                 self.run_task()
-                if method in ('watch', 'facts', 'build', 'state', 'arm'):
+                if method in ('watch', 'facts', 'build', 'arm'):
                     self.assertIn('no answer', self.reports()['vda'].reason)
+                self.assertEqual([], self.operation.durable.requests)
+
+    def test_agent_is_restarted(self):
+        """It continues, and is given time to come back."""
+        gone = errors.AgentUnavailable('there', 'no answer')
+        self.port.state.side_effect = [
+            filling('running'), gone, filling('unknown'), filling()]
+        self.port.build.side_effect = [None, gone, gone, None, None]
+        self.run_task()
+        self.assertEqual(5, self.port.build.call_count)
+        self.port.abort.assert_not_called()
+        self.port.arm.assert_called_once_with('vda')
+        self.assertEqual('', self.reports()['vda'].reason)
+
+    def test_agent_is_lost_again_and_again(self):
+        self.port.state.side_effect = lambda *args: filling('unknown')
+        self.run_task()
+        self.assertIn('was lost 4 times', self.reports()['vda'].reason)
+        self.port.abort.assert_called_once_with()
+        self.port.arm.assert_not_called()
+
+    def test_agent_may_still_write(self):
+        """A mirror must not begin then, so Nova rolls back."""
+        gone = errors.AgentUnavailable('there', 'no answer')
+        self.port.targets.return_value = ['vda', 'vdb']
+        self.port.state.side_effect = gone
+        self.port.build.side_effect = [None, *[gone] * 99]
+        self.port.abort.side_effect = gone
+        self.run_task()
+        self.assertEqual([operations.ABORT],
+                         self.operation.durable.requests)
+        self.assertEqual(['vda'], list(self.reports()))
+        self.assertIn('did not confirm', self.reports()['vda'].reason)
+        self.port.release.assert_not_called()
+
+    def test_agent_refuses(self):
+        self.port.build.side_effect = errors.AgentRefused(
+            'there', 'no room', 'FillRefused')
+        self.run_task()
+        self.assertEqual(1, self.port.build.call_count)
+        self.port.abort.assert_called_once_with()
+        self.assertEqual([], self.operation.durable.requests)
 
     def test_late(self):
         self.port.state.side_effect = lambda *args: filling('running')
@@ -145,7 +188,7 @@ class FillDisksTest(base.TestCase):
         self.run_task()
         task.revert()
         self.port.abort.assert_called_once_with()
-        self.port.forget.assert_not_called()
+        self.port.forget.assert_called_once_with()
 
     def test_looks_until_all_mirrors_have_begun(self):
         self.run_task()
@@ -165,10 +208,11 @@ class FillDisksTest(base.TestCase):
         self.assertEqual('it was resized', self.reports()['vda'].reason)
 
     def test_forgotten_at_the_end(self):
-        for outcome, aborted in ('completed', 0), ('cancelled', 1):
+        """By both, even if one is gone."""
+        for abort in None, errors.AgentUnavailable('there', 'no answer'):
             self.prepare()
             self.run_task()
-            self.operation.finish(outcome)
+            self.port.abort.side_effect = abort
             fill_disks.CollectDisks(self.operation, self.port).execute()
+            self.port.abort.assert_called_once_with()
             self.port.forget.assert_called_once_with()
-            self.assertEqual(aborted, self.port.abort.call_count)
