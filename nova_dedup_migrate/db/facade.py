@@ -35,6 +35,19 @@ class _Context(context.RequestContext):
     """What oslo.db keeps its session in; one for each transaction."""
 
 
+def _with_charset(connection: str) -> str:
+    """Return a URL with the character set of the tables.
+
+    oslo.db connects with utf8, of which MariaDB and MySQL know three bytes
+    a character: they refuse the name of a server that needs four.
+    """
+    url = sa.make_url(connection)
+    if url.get_backend_name() in ('mysql', 'mariadb') and (
+            'charset' not in url.query):
+        url = url.update_query_dict({'charset': 'utf8mb4'})
+    return url.render_as_string(hide_password=False)
+
+
 class Database:
     """The database of one process.
 
@@ -45,7 +58,7 @@ class Database:
         self._manager = enginefacade.transaction_context()
         options = dict(conf.database)
         self._manager.configure(
-            connection=options['connection'],
+            connection=_with_charset(options['connection']),
             **{name: options[name] for name in (
                 'max_retries', 'retry_interval', 'connection_debug',
                 'mysql_sql_mode', 'connection_recycle_time')})

@@ -50,6 +50,9 @@ def _statements():
 
 
 def _make_tables(engine):
+    if engine.dialect.name != 'sqlite':
+        models.METADATA.create_all(engine)
+        return
     with engine.begin() as connection:
         for statement in _statements():
             connection.exec_driver_sql(statement)
@@ -60,11 +63,13 @@ class ControllerTestCase(base.TestCase):
 
     options = {}
 
+    def connection(self):
+        """Return SQLAlchemy's URL of an empty database of this test."""
+        return 'sqlite:///%s' % (self.temporary_dir() / 'controller.sqlite')
+
     def setUp(self):
         super().setUp()
-        self.path = self.temporary_dir() / 'controller.sqlite'
-        self.conf = configuration('sqlite:///%s' % self.path,
-                                  **self.options)
+        self.conf = configuration(self.connection(), **self.options)
         self.database = facade.Database(self.conf)
         _make_tables(self.database.engine)
         self.addCleanup(self.database.close)

@@ -18,7 +18,7 @@ _CONF = '''\
 [DEFAULT]
 log_file = {directory}/engine.log
 [database]
-connection = sqlite:///{path}
+connection = {connection}
 [engine]
 interval = 0.1
 lease_time = 3
@@ -49,7 +49,8 @@ class KillTest(base.EngineTestCase):
         directory = self.temporary_dir()
         conf = directory / 'controller.conf'
         conf.write_text(_CONF.format(
-            directory=directory, path=self.path, url=self.openstack.url))
+            directory=directory, url=self.openstack.url,
+            connection=self.conf.database.connection))
         self.process = subprocess.Popen(
             [sys.executable, '-W', 'ignore', '-m',
              'nova_dedup_migrate.cmd.engine', '--config-file', str(conf)],

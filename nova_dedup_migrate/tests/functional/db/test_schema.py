@@ -1,11 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The migrations of the schema lead to the models, on each database.
-
-MariaDB and PostgreSQL are those of $DEDUP_TEST_MYSQL_URL and
-$DEDUP_TEST_POSTGRESQL_URL, URLs of SQLAlchemy of empty databases.
-"""
-
-import os
+"""The migrations of the schema lead to the models, on each database."""
 
 from alembic import autogenerate
 from alembic import migration
@@ -16,14 +10,18 @@ from nova_dedup_migrate.db import models
 from nova_dedup_migrate.db import schema
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests import controller
+from nova_dedup_migrate.tests.functional.db import servers
 
 
-class _SchemaTests:
+class SqliteSchemaTest(base.TestCase):
+
+    def connection(self):
+        return 'sqlite:///%s' % (self.temporary_dir() / 'one.sqlite')
 
     def setUp(self):
         super().setUp()
         self.database = facade.Database(
-            controller.configuration(self.url()))
+            controller.configuration(self.connection()))
         self.addCleanup(self.database.close)
 
     def test_sync(self):
@@ -46,20 +44,9 @@ class _SchemaTests:
         self.assertGreaterEqual(self.database.now(), before)
 
 
-class SqliteSchemaTest(_SchemaTests, base.TestCase):
-
-    def url(self):
-        return 'sqlite:///%s' % (self.temporary_dir() / 'one.sqlite')
+class MariaDbSchemaTest(servers.OnMariaDB, SqliteSchemaTest):
+    pass
 
 
-class MysqlSchemaTest(_SchemaTests, base.TestCase):
-    variable = 'DEDUP_TEST_MYSQL_URL'
-
-    def url(self):
-        if self.variable not in os.environ:
-            self.skipTest('%s names no database' % self.variable)
-        return os.environ[self.variable]
-
-
-class PostgresqlSchemaTest(MysqlSchemaTest):
-    variable = 'DEDUP_TEST_POSTGRESQL_URL'
+class PostgresqlSchemaTest(servers.OnPostgreSQL, SqliteSchemaTest):
+    pass
