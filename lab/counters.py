@@ -22,6 +22,7 @@ _RECEIVED = ('lists:sum([maps:get(messages_received_total, C, 0) || C <- '
 _QUESTIONS = "SHOW GLOBAL STATUS LIKE 'Questions'"
 _THREADS = re.compile(r'^Threads:\s+(\d+)', re.MULTILINE)
 _SAMPLE_S = 0.2
+_CTL_S = 300.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +43,8 @@ def read(cloud):
     :raises LabError: a counter cannot be read
     """
     host = cloud.control
-    messages = host.run([_CTL, 'eval', _RECEIVED],
+    # It starts a runtime of its own, beside guests that are emulated.
+    messages = host.run([_CTL, 'eval', _RECEIVED], timeout=_CTL_S,
                         env=rabbitmq.ENVIRONMENT).stdout
     queries = host.run(
         ['mariadb', '--no-defaults', '--socket=/var/lib/mysql/socket',
