@@ -7,6 +7,7 @@ import logging
 import time
 
 from nova_dedup_migrate import deadline
+from nova_dedup_migrate import processors
 from nova_dedup_migrate.agent import emulator
 from nova_dedup_migrate.agent import storage_rates
 from nova_dedup_migrate.identity import answer
@@ -78,7 +79,8 @@ class Facts:
         return objects.DedupFactsReply(
             host=self._host, release=self._release,
             patched=found.patched, qemu_version=found.version,
-            reason=answer.cut(found.reason), disks=disks)
+            reason=answer.cut(found.reason), disks=disks,
+            idle_processors=processors.idle())
 
     def _disk(self, query: objects.DedupDiskQuery, key: str | None,
               end: float) -> objects.DedupDiskAnswer:

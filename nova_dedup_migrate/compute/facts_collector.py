@@ -17,7 +17,6 @@ import concurrent.futures
 import dataclasses
 import functools
 import inspect
-import os
 
 import libvirt
 from nova.compute import vm_states
@@ -25,6 +24,7 @@ import nova.conf
 from nova.virt.libvirt import migration as libvirt_migration
 from oslo_log import log as logging
 
+from nova_dedup_migrate import processors
 from nova_dedup_migrate.compute import strategy
 from nova_dedup_migrate.hypervisor import decode
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
@@ -137,7 +137,7 @@ class FactsCollector:
                              for part in ('major', 'minor', 'micro')),
             reason='' if patched else
             'the QEMU of the instance cannot leave pages out',
-            processors=_idle_processors())
+            processors=processors.idle())
 
     def _compressed_share(self):
         """Return what remains of a byte of memory, None: not known."""
@@ -243,7 +243,7 @@ class FactsCollector:
             except errors.AgentUnavailable as error:
                 return facts.End(host, False, reason=str(error)), None
         return (facts.End(host, reply.patched, reply.qemu_version,
-                          reply.reason), reply)
+                          reply.reason, reply.idle_processors), reply)
 
     def _volume_paths(self):
         """Map serials of volumes to their paths at the destination."""
@@ -371,11 +371,6 @@ class _Figures:
                    hints.pages if hints is not None else 0,
                    hints.map_pages if hints is not None else 0,
                    found.disk_hints)
-
-
-def _idle_processors():
-    """Return the processors of this host that were idle in a minute."""
-    return max(0.0, len(os.sched_getaffinity(0)) - os.getloadavg()[0])
 
 
 def _valid_share(hints):

@@ -215,6 +215,8 @@ class DedupFactsReply(DedupObject):
         # other migrations to this host that were announced by facts() and
         # are under way
         'incoming_migrations': fields.CountField(MAX_MIGRATIONS, default=0),
+        # of the host, in the last minute on average; None: not known
+        'idle_processors': fields.optional(fields.NumberField),
     }
 
 

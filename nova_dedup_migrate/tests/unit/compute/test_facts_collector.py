@@ -169,6 +169,11 @@ class FactsCollectorTest(base.TestCase):
                         return_value=(1e6, 0.0, 0.0)):
             self.assertEqual(0.0, self.collect().source.processors)
 
+    def test_processors_of_the_destination(self):
+        self.assertIsNone(self.collect().destination.processors)
+        self.agents.facts.return_value.idle_processors = 1.5
+        self.assertEqual(1.5, self.collect().destination.processors)
+
     def test_ends(self):
         found = self.collect()
         self.assertEqual(

@@ -295,13 +295,21 @@ class HostileTest(base.TestCase):
 class CompressionTest(base.TestCase):
 
     def choose(self, share=0.2, disks=None, link=(), options=(), idle=2.0,
-               **guest):
+               idle_there=None, **guest):
         known = cases.make(
             guest={'compressed_share': share, **guest}, disks=disks,
             link=link, options=options)
         return choose.choose(dataclasses.replace(
-            known, source=dataclasses.replace(known.source,
-                                              processors=idle)))
+            known,
+            source=dataclasses.replace(known.source, processors=idle),
+            destination=dataclasses.replace(known.destination,
+                                            processors=idle_there)))
+
+    def test_a_busy_destination(self):
+        fast = {'configured': 3e8, 'measured': 3e8}
+        free, busy = (self.choose(link=fast, idle_there=idle).prediction.time
+                      for idle in (2.0, 0.0))
+        self.assertGreater(busy.likely, 1.3 * free.likely)
 
     def test_beside_records(self):
         made = self.choose()

@@ -30,7 +30,7 @@ FINGERPRINTS = {
     'DedupDiskAnswer': '1.0-015a9ea1bfc3b1e81cf1e87fcb0d27a8',
     'DedupDiskHints': '1.0-b04aa9f1680a95b23eeb49aba6a57000',
     'DedupDiskQuery': '1.0-c58a308d95653bf0e8a873576e6d3a0d',
-    'DedupFactsReply': '1.0-bbc670fa9e7693dbf64126e0be50941a',
+    'DedupFactsReply': '1.0-6b6e9371031e975c69bf47a407e8b19d',
     'DedupFactsRequest': '1.0-633fbb6cfefa515ec873f3d9c690f000',
     'DedupFillRequest': '1.0-aca8d50b119fbf3729b960a72f2f1471',
     'DedupFillingReply': '1.0-f8a53aa7b2116fb92ffd425f8af5d2a3',
