@@ -199,10 +199,11 @@ class FileSystemTest(ListerCase):
         self.assertLess(guest.meminfo()['MemFree'], 30 << 10)
         flags = guest.page_flags()
         found = guest.list()
-        # Memory is short: pages are given up meanwhile.
+        # Memory is short: pages are given up meanwhile, and used for
+        # something else.
         compared = guest.verify(found, self.directory, flags,
                                 guest.page_flags())
-        self.assert_right(found, compared)
+        self.assert_right(found, compared, wrong=found.pages // 50)
         self.assertGreater(compared.coverage, 0.95)
         self.assertGreater(found.pages, 100 << 8)
 
