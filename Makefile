@@ -117,6 +117,10 @@ lab-concurrent: lab-ready ## Migrate twenty guests at once; count what it takes
 tempest: lab-ready ## Run Tempest in the lab, with Nova's driver and with ours
 	@$(RUN_LAB) python -m lab --name temp tempest $(ARGS)
 
+.PHONY: lab-upgrade
+lab-upgrade: lab-ready ## Upgrade a lab's hosts one by one, migrating meanwhile
+	@$(RUN_LAB) python -m lab --name upgr upgrade $(ARGS)
+
 .PHONY: lab-status
 lab-status: ## Show the lab's hosts and services
 	@$(LAB_PYTHON) -m lab $(LAB) status $(ARGS)

@@ -27,6 +27,7 @@ from lab import tempest_run
 from lab import topology
 from lab import trials
 from lab import up
+from lab import upgrade
 from lab import volume_pairs
 from lab import volume_trials
 from lab.hosts import lab as labs
@@ -120,6 +121,13 @@ def _parser():
     one.add_argument('--concurrency', type=int, default=1,
                      help='tests at a time (default: %(default)s)')
     one.set_defaults(run=_tempest)
+    one = commands.add_parser(
+        'upgrade', help='bring up a lab with an older release, and upgrade '
+                        'its compute hosts one by one')
+    one.add_argument('--from', dest='revision', metavar='REVISION',
+                     default=upgrade.PREVIOUS,
+                     help='the older release (default: %(default)s)')
+    one.set_defaults(run=_upgrade)
     one = commands.add_parser('logs', help="show the services' last lines")
     one.add_argument('service', nargs='*',
                      help='HOST or HOST/NAME (default: what has ended)')
@@ -343,6 +351,15 @@ def _volumes(args):
             subject.delete()
     print('\n' + text)
     found.write(settings.TOP / 'build/lab-volumes/report.json')
+    return found.status()
+
+
+def _upgrade(args):
+    found = results.Results(shlex.join(['python', '-m', 'lab', *args.words]))
+    upgrade.run(args.name, args.directory, args.revision, found,
+                steps.Progress())
+    print('\n' + found.text())
+    found.write(upgrade.REPORT)
     return found.status()
 
 

@@ -10,9 +10,13 @@ The directory (build/lab by default) holds::
     openrc, clouds.yaml     for users of the cloud
     data.raw                what ephemeral disks of the lab's guest hold
     python/                 environment in which our package is installed
+    releases/NAME/tree      link to another release of this project, and
+    releases/NAME/python/   its environment
+    HOST/release            name of the one that the host runs
     environment             path of the one that OpenStack is installed in
 """
 
+import dataclasses
 import importlib.util
 import os
 import pathlib
@@ -48,6 +52,18 @@ def forget_proxies():
 
 def _log(host, name):
     return host.directory / (name + '.log')
+
+
+@dataclasses.dataclass(frozen=True)
+class Release:
+    """A release of this project.
+
+    :ivar tree: Path of its files
+    :ivar python: Path of an interpreter that sees OpenStack and them
+    """
+
+    tree: pathlib.Path
+    python: pathlib.Path
 
 
 class Cloud:
@@ -187,24 +203,43 @@ class Cloud:
         """Path of an interpreter that sees OpenStack and our package."""
         return self.directory / 'python' / 'bin' / 'python'
 
-    def script(self, name):
-        """Return the command that runs a console script."""
-        ours = self.directory / 'python' / 'bin' / name
+    def known_release(self, name):
+        """Return a Release by its name."""
+        place = self.directory / 'releases' / name
+        return Release(place / 'tree', place / 'python' / 'bin' / 'python')
+
+    def release(self, host):
+        """Return the Release that a host runs, most often this one."""
+        try:
+            name = (self.directory / host.name / 'release').read_text()
+        except FileNotFoundError:
+            return Release(TOP, self.python)
+        return self.known_release(name)
+
+    def script(self, name, host=None):
+        """Return the command that runs a console script.
+
+        :param host: whose release it is of, default the lab's own
+        """
+        python = self.python if host is None else self.release(host).python
+        ours = python.parent / name
         if ours.exists():
-            return [self.python, ours]
-        return [self.python, self.environment / 'bin' / name]
+            return [python, ours]
+        return [python, self.environment / 'bin' / name]
 
     def data(self, name):
         """Path of a file that OpenStack's packages install in etc."""
         return self.environment / 'etc' / name
 
-    def qemu(self, kind):
+    def qemu(self, kind, host=None):
         """Path of the directory of a QEMU's programs.
 
+        :param host: whose release it is of, default the lab's own
         :raises LabError: it is not built
         """
+        tree = TOP if host is None else self.release(host).tree
         done = subprocess.run(
-            [TOP / 'qemu' / 'build', '--print-prefix', kind], timeout=60,
+            [tree / 'qemu' / 'build', '--print-prefix', kind], timeout=60,
             capture_output=True, text=True, check=False)
         if done.returncode:
             raise errors.LabError(done.stderr.strip())

@@ -87,7 +87,8 @@ def _private(host, directories):
 def libvirtd(cloud, name):
     """The Libvirtd of a compute host."""
     kind = cloud.settings.qemus[cloud.settings.hosts.index(name)]
-    return Libvirtd(cloud.host(name), cloud.qemu(kind), 'migration',
+    host = cloud.host(name)
+    return Libvirtd(host, cloud.qemu(kind, host), 'migration',
                     tls.DIRECTORY if cloud.settings.tls else None)
 
 

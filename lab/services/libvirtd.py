@@ -6,9 +6,12 @@
     daemon.start()
     libvirt.open(daemon.uri)
 
-Domains that name no emulator get the one of that directory, because it
-comes first in libvirtd's PATH; qemu-img is taken from there as well.  The
-firmware is looked for in ../share/qemu.  The guests outlive stop().
+Domains that name no emulator get the one of that directory, because a link
+to it comes first in libvirtd's PATH; qemu-img is taken from there as well.
+The link has the same path on every host, as an installed QEMU has: domains
+name it, and take that name along.  The firmware is looked for in
+../share/qemu.  The guests outlive stop(), and may go on under another
+libvirtd, which has another QEMU.
 """
 
 import grp
@@ -21,6 +24,8 @@ import uuid
 #: What a host has for itself, all it knows about domains included.
 PRIVATE = ('/run/libvirt', '/var/lib/libvirt', '/etc/libvirt',
            '/var/log/libvirt', '/var/cache/libvirt')
+
+_EMULATORS = '/var/lib/libvirt/emulators'
 
 _LIBVIRTD_CONF = '''\
 listen_tls = 0
@@ -138,7 +143,10 @@ class Libvirtd:
         """
         # left by one that was killed, it would be taken for an answer
         self._socket.unlink(missing_ok=True)
-        path = '%s:/usr/sbin:/usr/bin:/sbin:/bin' % self._qemu
+        link = self.host.directory / _EMULATORS.lstrip('/')
+        link.unlink(missing_ok=True)
+        link.symlink_to(self._qemu)
+        path = _EMULATORS + ':/usr/sbin:/usr/bin:/sbin:/bin'
         process = self.host.start(
             'libvirtd', ['libvirtd', '--listen', '--pid-file',
                          '/run/libvirt/libvirtd.pid'],

@@ -71,7 +71,8 @@ def _configure(cloud, host, driver=None, enabled=True, at_once=0):
 def _qemu(cloud, name):
     """Return the directory of the QEMU of a compute host."""
     return cloud.qemu(
-        cloud.settings.qemus[cloud.settings.hosts.index(name)])
+        cloud.settings.qemus[cloud.settings.hosts.index(name)],
+        cloud.host(name))
 
 
 def _manage(cloud, *words):
@@ -122,11 +123,18 @@ def _compute(cloud, name, driver):
     return 'started, driver %s' % DRIVERS[driver]
 
 
+def configure_compute(cloud, name):
+    """Write nova.conf of a compute host, as the lab was made."""
+    _configure(cloud, cloud.host(name), cloud.settings.drivers[
+        cloud.settings.hosts.index(name)])
+
+
 def start_compute(cloud, name):
     """Start nova-compute of a host, unless it runs."""
     # qemu-img has to be the one of the host's QEMU
     cloud.start(
-        cloud.host(name), 'nova-compute', cloud.script('nova-compute'),
+        cloud.host(name), 'nova-compute',
+        cloud.script('nova-compute', cloud.host(name)),
         env={'PATH': '%s:/usr/sbin:/usr/bin:/sbin:/bin'
              % _qemu(cloud, name)})
 
@@ -148,21 +156,21 @@ def restart_computes(cloud, driver=None, **values):
         process = host.process('nova-compute')
         if process is not None:
             process.end(20)
-    before = _seen(cloud)
+    before = seen(cloud)
     for host in cloud.computes:
         start_compute(cloud, host.name)
 
     def ready():
         for host in cloud.computes:
             cloud.check(host, 'nova-compute')
-        now = _seen(cloud)
+        now = seen(cloud)
         return computes_are_up(cloud) and all(
             now[name] != seen for name, seen in before.items())
 
     cloud.wait(cloud.control, 'nova-conductor', ready, 240)
 
 
-def _seen(cloud):
+def seen(cloud):
     """When Nova heard of each nova-compute last."""
     return {each.host: each.updated_at
             for each in client.connect(cloud).compute.services()
@@ -171,8 +179,9 @@ def _seen(cloud):
 
 def start_agent(cloud, name):
     """Start nova-dedup-migrate-agent of a host, unless it runs."""
-    cloud.start(cloud.host(name), AGENT, [
-        cloud.python, '-m', 'nova_dedup_migrate.cmd.agent'])
+    host = cloud.host(name)
+    cloud.start(host, AGENT, [
+        cloud.release(host).python, '-m', 'nova_dedup_migrate.cmd.agent'])
 
 
 def computes_are_up(cloud):

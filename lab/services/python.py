@@ -58,21 +58,30 @@ def _declare(directory):
 
 
 def _create(cloud):
-    place = cloud.python.parents[1]
     (cloud.directory / 'environment').write_text(
         '%s\n' % cloud.environment)
+    install(cloud, TOP, cloud.python)
+    # The one beside OpenStack does not find the commands of our package.
+    client = cloud.python.parent / 'openstack'
+    client.write_text(_CLIENT % cloud.python)
+    client.chmod(0o755)
+
+
+def install(cloud, tree, python):
+    """Make an environment that sees OpenStack and this project.
+
+    :param tree: of the project
+    :param python: Path of the interpreter to be
+    """
+    place = python.parents[1]
     shutil.rmtree(place, ignore_errors=True)
     _run(cloud, sys.executable, '-m', 'venv', '--without-pip', place)
     packages = 'lib/python%d.%d/site-packages' % sys.version_info[:2]
     # addsitedir, for the .pth files of OpenStack's own dependencies
     (place / packages / 'openstack.pth').write_text(
         'import site; site.addsitedir(%r)\n%s\n' % (
-            str(cloud.environment / packages), TOP))
+            str(cloud.environment / packages), tree))
     _declare(place / packages / 'lab-0.dist-info')
-    # The one beside OpenStack does not find the commands of our package.
-    client = place / 'bin' / 'openstack'
-    client.write_text(_CLIENT % cloud.python)
-    client.chmod(0o755)
-    _run(cloud, sys.executable, '-m', 'pip', '--python', cloud.python,
+    _run(cloud, sys.executable, '-m', 'pip', '--python', python,
          'install', '--quiet', '--no-input', '--disable-pip-version-check',
-         '--no-deps', '--no-build-isolation', '--editable', TOP)
+         '--no-deps', '--no-build-isolation', '--editable', tree)
