@@ -78,10 +78,12 @@ class TestPrograms(controller.ControllerTestCase):
         Nothing of OpenStack is there but the bus.
         """
         self.database.close()
-        self.path.unlink()
+        database = pathlib.Path(
+            self.conf.database.connection.removeprefix('sqlite:///'))
+        database.unlink()
         schema.sync(self.database)
         path = self.temporary_dir() / 'nova-dedup-migrate.conf'
-        path.write_text(_CONF % ('\n'.join(lines), self.path))
+        path.write_text(_CONF % ('\n'.join(lines), database))
         done = subprocess.run(
             [sys.executable, '-W', 'ignore', '-c', _PROGRAM, agent, program,
              '--config-file', str(path), *words], cwd=_TOP, timeout=120,
