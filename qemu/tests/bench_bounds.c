@@ -72,18 +72,19 @@ static void records(unsigned long n)
 static void extents(void)
 {
     DedupExtents x = { 0 };
+    unsigned leaves = 0;
     double start;
 
     for (uint64_t i = 0; i < EXTENTS; i++) {
         DedupExtent e = { i << 20, 4096, i << 13, 0, 0 };
 
-        dedup_extents_add(&x, &e);
+        dedup_extents_add(&x, &e, &leaves);
     }
     start = now_ms();
     for (uint64_t i = 2427; i; i--) {
         DedupExtent e = { (i << 20) + 65536, 4096, i << 14, 1, 0 };
 
-        dedup_extents_add(&x, &e);
+        dedup_extents_add(&x, &e, &leaves);
     }
     printf("descending-extents %.3f ms\n", now_ms() - start);
     dedup_extents_free(&x);

@@ -191,6 +191,13 @@ struct rcu_head {
 };
 #define WITH_RCU_READ_LOCK_GUARD()
 
+/* block/aio.h, qemu/coroutine.h */
+#define qemu_in_coroutine()             false
+#define qemu_coroutine_self()           NULL
+#define qemu_coroutine_yield()          ((void)0)
+#define qemu_get_current_aio_context()  NULL
+#define aio_co_schedule(ctx, co)        ((void)0)
+
 /* Types */
 typedef uint64_t hwaddr, ram_addr_t;
 typedef struct BlockBackend BlockBackend;
@@ -198,7 +205,12 @@ typedef struct QEMUIOVector QEMUIOVector;
 typedef struct QEMUFile QEMUFile;
 typedef struct MigrationState MigrationState;
 typedef struct Error Error;
+typedef enum MigrationStatus {
+    MIGRATION_STATUS_NONE,
+    MIGRATION_STATUS_ACTIVE,
+} MigrationStatus;
 typedef struct MigrationIncomingState {
+    MigrationStatus state;
     QEMUFile *from_src_file, *to_src_file;
 } MigrationIncomingState;
 typedef struct RAMBlock {

@@ -172,10 +172,16 @@ typedef struct DedupExtents {
     unsigned n;                 /* extents in all of them */
 } DedupExtents;
 
-#define DEDUP_MAX_EXTENTS   (4 * 1024 * 1024)   /* a disk */
+/* Of all disks, 128 MiB.  Full ones have 4 million extents, but a peer can
+ * make them hold few. */
+#define DEDUP_MAX_LEAVES    16384
 
-/* Takes the place of whatever it overlaps.  False: there are too many. */
-bool dedup_extents_add(DedupExtents *x, const DedupExtent *e);
+/*
+ * Takes the place of whatever it overlaps.  *@leaves: in use, of all that
+ * share the limit.  False: there are too many.
+ */
+bool dedup_extents_add(DedupExtents *x, const DedupExtent *e,
+                       unsigned *leaves);
 /* The extent that holds all of [start, start + len), or NULL */
 const DedupExtent *dedup_extents_find(const DedupExtents *x, uint64_t start,
                                       uint64_t len);
@@ -249,8 +255,8 @@ typedef struct DedupFetchRecord {
 
 typedef struct DedupFetch DedupFetch;
 DedupFetch *dedup_fetch_new(const uint8_t *key);     /* opens nothing yet */
-/* Before dedup_fetch_start(); takes over @path */
-void dedup_fetch_add_disk(DedupFetch *f, char *path, DedupCopy copy);
+/* Before dedup_fetch_start(); takes over @path.  False: it has that disk. */
+bool dedup_fetch_add_disk(DedupFetch *f, char *path, DedupCopy copy);
 unsigned dedup_fetch_disks(DedupFetch *f);
 /* Bytes and reads a second at most, 0: no limit.  Before start(). */
 void dedup_fetch_limit(DedupFetch *f, uint64_t bytes, uint32_t reads);
@@ -259,7 +265,7 @@ void dedup_fetch_start(DedupFetch *f);
 bool dedup_fetch_add_extent(DedupFetch *f, unsigned disk,
                             const DedupExtent *e);
 void dedup_fetch_add(DedupFetch *f, const DedupFetchRecord *recs, unsigned n);
-/* Forget what waits to be read and was superseded */
+/* Forget some of what waits to be read and was superseded; takes 2 ms */
 void dedup_fetch_trim(DedupFetch *f);
 uint64_t dedup_fetch_backlog(DedupFetch *f);
 /* Bytes a second over the last moments */
