@@ -7,6 +7,7 @@ it are those of qemu/src/migration/dedup/wire.h.
 
 import contextlib
 import fcntl
+import itertools
 import pathlib
 import socket
 import struct
@@ -98,12 +99,20 @@ def records(first, pages, sector=0, block=0, disk=0, page=0):
         + zigzag(sector) + b'd' * 16 * pages)
 
 
-def records_flood(pages):
-    """Yield 32 MiB after the other of records for the same pages."""
-    run, first = records(1, pages), 1
+def records_flood(pages, runs=1, first=1):
+    """Yield bursts of 512 RECORDS, over and over for the same pages.
+
+    :param pages: in each
+    :param runs: so many of them for different pages
+    :param first: id
+    """
+    made = [records(1, pages, page=pages * run, sector=8 * pages * run)
+            for run in range(runs)]
+    turns = itertools.cycle(made)
     while first + pages * 512 < MAX_ID:
         parts = []
         for _ in range(512):
+            run = next(turns)
             parts.append(run[:14] + struct.pack('>I', first) + run[18:])
             first += pages
         yield b''.join(parts)
