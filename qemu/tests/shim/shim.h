@@ -28,6 +28,8 @@
 
 #define unlikely(x)     __builtin_expect(!!(x), 0)
 #define cpu_relax()     ((void)0)
+#define ROUND_DOWN(n, d)        ((n) / (d) * (d))
+#define ROUND_UP(n, d)          ROUND_DOWN((n) + (d) - 1, d)
 
 /* qemu/atomic.h */
 #define qatomic_read(p)             __atomic_load_n(p, __ATOMIC_RELAXED)
@@ -197,6 +199,11 @@ struct rcu_head {
 #define qemu_coroutine_yield()          ((void)0)
 #define qemu_get_current_aio_context()  NULL
 #define aio_co_schedule(ctx, co)        ((void)0)
+#define coroutine_fn
+typedef struct AioContext AioContext;
+typedef struct BlockDriverState BlockDriverState;
+typedef struct IOThread IOThread;
+typedef struct QEMUTimer QEMUTimer;
 
 /* Types */
 typedef uint64_t hwaddr, ram_addr_t;

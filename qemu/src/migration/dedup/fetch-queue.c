@@ -206,8 +206,11 @@ static bool next_generation(DedupFetch *f)
         }
     }
     g_array_set_size(f->gen, kept);
+    if (!kept) {
+        return false;
+    }
     qsort(f->gen->data, kept, sizeof(DedupFetchRecord), by_place);
-    return kept > 0;
+    return true;
 }
 
 DedupFetchRun *dedup_fetch_next_run(DedupFetch *f, uint64_t max)
