@@ -2,9 +2,9 @@
 """make qemu-hardening: faults of the QEMU part, and what keeps them away.
 
 For each fault a test is run that provokes it, and if there is one a test that
-shows what happens with the safeguard taken out.  Peers that speak the protocol
-wrongly: a test is run for each kind, and the value is by how many MiB QEMU grew
-at most.  Figures: how long the longest pieces of work take that a peer can ask
+shows what happens with the safeguard taken out.  For each way in which a peer
+can be hostile a test is run, too; the value is by how many MiB QEMU grew at
+most.  Figures: how long the longest pieces of work take that a peer can ask
 for, in processor time.
 """
 

@@ -301,9 +301,9 @@ class HostileDestinationTest(HostileCase):
             'armed', 'negotiating'), 'records')
         return one, hostile
 
-    def recorded(self, one, pages=len(case.PAGES)):
-        self.eventually(lambda: one.figures().record_pages >= pages,
-                        'records')
+    def recorded(self, one):
+        self.eventually(lambda: one.figures().record_pages
+                        >= len(case.PAGES), 'records')
 
     def assert_well(self, one, hostile, most=8 * _MIB):
         """The migration can be ended, and the guest goes on at home."""
