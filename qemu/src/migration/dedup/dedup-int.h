@@ -172,8 +172,10 @@ typedef struct DedupExtents {
     unsigned n;                 /* extents in all of them */
 } DedupExtents;
 
-/* Of all disks, 128 MiB.  Full ones have 4 million extents, but a peer can
- * make them hold few. */
+/*
+ * Of all disks, 128 MiB.  Full ones have 4 million extents, but a peer can
+ * make them hold few.
+ */
 #define DEDUP_MAX_LEAVES    16384
 
 /*
