@@ -2,8 +2,10 @@
 """make qemu-hardening: faults of the QEMU part, and what keeps them away.
 
 For each fault a test is run that provokes it, and if there is one a test that
-shows what happens with the safeguard taken out.  Figures: how long the
-longest pieces of work take that a peer can ask for, in processor time.
+shows what happens with the safeguard taken out.  For each way in which a peer
+can be hostile a test is run, too; the value is by how many MiB QEMU grew at
+most.  Figures: how long the longest pieces of work take that a peer can ask
+for, in processor time.
 """
 
 import argparse
@@ -11,6 +13,7 @@ import os
 from pathlib import Path
 import subprocess
 import sys
+import tempfile
 
 from testkit import results
 
@@ -47,6 +50,42 @@ _FAULTS = (
     ('a page arrives while a fetch of it is under way',
      'test_late_fetch.LateFetchTest.test_page_while_pending', True),
 )
+_HOSTILE = 'test_hostile.Hostile'
+#: What a hostile peer does, the test, MiB that it allows.
+_PEERS = (
+    ('SETUP that nobody asked for', 'Source', 'setup_without_hello', 8),
+    ('SETUP in a file', 'Source', 'setup_from_a_file', 8),
+    ('SETUP in a snapshot', 'Source', 'setup_from_a_snapshot', 8),
+    ('SETUP with a disk 127 times', 'Source', 'same_disk_often', 8),
+    ('elements of 4 GiB', 'Source', 'length_of_4_gib', 8),
+    ('an element that is cut', 'Source', 'truncated', 8),
+    ('records out of bounds', 'Source', 'records_out_of_bounds', 8),
+    ('more extents in an element than allowed', 'Source',
+     'more_extents_than_allowed', 8),
+    ('descending extents without end', 'Source',
+     'flood_of_descending_extents', 160),
+    ('extents of 127 disks without end', 'Source',
+     'more_extents_than_fit', 160),
+    ('records without end', 'Source', 'flood_of_records', 48),
+    ('records without end, storage hangs, 4 GiB of memory', 'Source',
+     'flood_of_records_while_storage_hangs', 320),
+    ('epochs without end', 'Source', 'flood_of_epochs', 8),
+    ('records of an unknown version, answers not read', 'Source',
+     'flood_for_a_version_that_is_unknown', 96),
+    ('answers for ids never sent', 'Destination',
+     'answers_for_ids_never_sent', 8),
+    ('answers twice', 'Destination', 'answered_twice', 8),
+    ('answers twice, without end', 'Destination',
+     'flood_of_answers_twice', 8),
+    ('answers about nothing, without end', 'Destination',
+     'flood_of_empty_answers', 8),
+    ('HELLO without end', 'Destination', 'flood_of_greetings', 8),
+    ('a message of 64 KiB', 'Destination', 'message_that_is_too_long', 8),
+    ('a message that is cut', 'Destination', 'message_that_is_cut', 8),
+    ('random messages', 'Destination', 'random_messages', 8),
+    ('16 million extents in a page-cache map', 'Map',
+     'most_extents_there_can_be', 16),
+)
 #: Name, what bench_bounds calls it, most.
 _FIGURES = (
     ('pause for records, %d million sent, one never answered',
@@ -54,6 +93,7 @@ _FIGURES = (
     ('memory for records, %d million sent', 'record-memory', 41.0),
     ('a payload of descending extents among %d million more',
      'descending-extents', 5.0),
+    ('a look at 2 million records that wait, some at a time', 'trim', 5.0),
 )
 
 
@@ -69,10 +109,14 @@ def _parser():
     return result
 
 
-def _outcome(test):
-    """Run one test, return passed, skipped or failed."""
+def _outcome(test, figures=os.devnull):
+    """Run one test, return passed, skipped or failed.
+
+    :param figures: file that gets what the test measures
+    """
     done = subprocess.run(
         [sys.executable, '-m', 'unittest', '-v', _TESTS + test], cwd=_TOP,
+        env={**os.environ, 'DEDUP_TEST_FIGURES': str(figures)},
         capture_output=True, text=True, check=False)
     if done.returncode:
         sys.stderr.write(done.stderr)
@@ -84,6 +128,15 @@ def _add_test(found, name, test):
     outcome = _outcome(test)
     found.add(name, outcome, '', test.rpartition('.')[2],
               outcome == _PASSED)
+
+
+def _add_peer(found, name, kind, test, most):
+    with tempfile.NamedTemporaryFile('r') as figures:
+        outcome = _outcome(f'{_HOSTILE}{kind}Test.test_{test}', figures.name)
+        grown = [float(line) for line in figures]
+    found.add(f'{kind.lower()}: {name}',
+              max(grown) if outcome == _PASSED and grown else outcome, 'MiB',
+              f'answers, at most {most}', outcome == _PASSED)
 
 
 def _figures(millions):
@@ -107,12 +160,15 @@ def main(argv=None):
         _add_test(found, name, test)
         if twin and not args.quick:
             _add_test(found, '- without the safeguard', test + '_broken')
+    for peer in _PEERS:
+        _add_peer(found, *peer)
     millions = 4 if args.quick else 67
     measured = _figures(millions)
     for name, key, most in _FIGURES:
         value, unit = measured[key]
-        found.add(name % (1 if key.endswith('extents') else millions),
-                  value, unit, f'at most {most:g}', value <= most)
+        if '%' in name:
+            name %= 1 if key.endswith('extents') else millions
+        found.add(name, value, unit, f'at most {most:g}', value <= most)
     print(found.text())
     found.write(_REPORT)
     print(os.path.relpath(_REPORT))

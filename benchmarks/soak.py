@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
         help='put further faults into each destination, as no-supersede, '
         'to see the soak fail',
     )
-    for kind in ('stock', 'patched'):
+    for kind in ('stock', 'faulty'):
         result.add_argument(f'--{kind}-binary', metavar='FILE')
     return result
 
@@ -114,7 +114,8 @@ def main(argv: list[str] | None = None) -> int:
     if runs < 1:
         front.error('--runs must be 1 or more')
     try:
-        patched = qemus.find('patched', arguments.patched_binary)
+        # each destination may get faults
+        patched = qemus.find('faulty', arguments.faulty_binary)
         tools = {
             'patched': patched,
             'stock': qemus.find('stock', arguments.stock_binary),

@@ -12,7 +12,10 @@ from nova_dedup_migrate.hypervisor import errors
 
 _BUILD = Path(__file__).parents[1] / 'qemu' / 'build'
 #: What makes them.
-_TARGETS = {'stock': 'qemu-stock', 'patched': 'qemu'}
+_TARGETS = {'stock': 'qemu-stock', 'patched': 'qemu',
+            'faulty': 'qemu-faulty'}
+#: Compared with each other, so built alike.
+_PAIR = ('stock', 'patched')
 
 
 class QemuNotFound(errors.HypervisorError):
@@ -23,7 +26,7 @@ class QemuNotFound(errors.HypervisorError):
 def _built(kind: str, small: bool) -> Path | None:
     """What qemu/build has installed, None if it has not."""
     # both small ones at once: it is a complete pair or a small pair
-    kinds = list(_TARGETS) if small else [kind]
+    kinds = list(_PAIR) if small else [kind]
     try:
         done = subprocess.run(
             [_BUILD, *kinds, '--print-prefix', *['--small'] * small],
@@ -39,7 +42,9 @@ def _built(kind: str, small: bool) -> Path | None:
 
 
 def find(kind: str, given: str | None = None, small: bool = False) -> Path:
-    """Return the QEMU called stock or patched.
+    """Return the QEMU called stock, patched or faulty.
+
+    The faulty one is the patched one with the faults that tests inject.
 
     In this order: `given`, the environment's DEDUP_QEMU_<KIND>, what
     qemu/build has built.

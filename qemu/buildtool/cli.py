@@ -18,6 +18,13 @@ from buildtool import tree
 from buildtool.common import BuildError
 
 SRC = common.REPOSITORY / 'qemu' / 'src'
+#: Our files in each flavour. The faults that tests inject are in the one
+#: that nothing installs.
+TOPS = {
+    'stock': (),
+    'patched': (SRC,),
+    'faulty': (SRC, common.REPOSITORY / 'qemu' / 'faulty'),
+}
 PATCHES = common.REPOSITORY / 'qemu' / 'patches'
 SPACE_GIB = 6
 
@@ -25,13 +32,13 @@ SPACE_GIB = 6
 def parser():
     result = argparse.ArgumentParser(
         prog='qemu/build',
-        description='Build QEMU as Debian ships it (stock) or with this '
-                    "project's mechanism (patched), and print where it "
-                    'was installed. What is built already is found again '
+        description='Build QEMU as Debian ships it (stock), with this '
+                    "project's mechanism (patched), or with that and the "
+                    'faults that its tests inject (faulty), and print where '
+                    'it was installed. What is built already is found again '
                     'by a hash of all inputs.')
     result.add_argument(
-        'flavours', nargs='+', choices=('patched', 'stock'),
-        metavar='patched|stock')
+        'flavours', nargs='+', choices=tuple(TOPS), metavar='|'.join(TOPS))
     result.add_argument(
         '--small', action='store_true',
         help='build only what the demonstration needs, which takes half '
@@ -87,14 +94,16 @@ class Build:
                  profile=recipe.FULL):
         self.cache, self.source, self.flavour = cache, source, flavour
         self.sanitize, self.profile = sanitize, profile
-        self.ours = (tree.digest(SRC, PATCHES)
-                     if flavour == 'patched' else None)
+        self.tops = TOPS[flavour]
+        self.ours = tree.digest(self.tops, PATCHES) if self.tops else None
         #: As it is called, and as its prefix is.
         self.kind = '-'.join(filter(None, (flavour, profile.name)))
         self.prefix = prefix.path(cache, recipe.prefix_key(
             source, sanitize, self.ours, profile), self.kind)
+        # The faulty one differs from the patched one in a few files.
+        kind = 'patched' if flavour == 'faulty' else flavour
         self.tree_kind = '-'.join(
-            [profile.name if profile.shared_tree else self.kind,
+            [profile.name if profile.shared_tree else kind,
              *sorted(sanitize)])
         key = recipe.tree_key(source, sanitize, profile)
         self.tree = cache.root / 'tree' / f'{self.tree_kind}_{key}'
@@ -115,9 +124,9 @@ class Build:
             common.need_space(self.tree, SPACE_GIB)
         tree.prepare(self.source, self.tree,
                      recipe.device_configuration(self.profile))
-        if self.flavour == 'patched':
+        if self.tops:
             changed = tree.synchronise(
-                self.source, self.tree, SRC, PATCHES)
+                self.source, self.tree, self.tops, PATCHES)
         else:
             changed = tree.restore(self.source, self.tree)
         if changed:

@@ -22,18 +22,22 @@ from buildtool.common import BuildError
 NOT_SOURCE = ('build', '.git', '.pc')
 
 
-def overlay(folder):
-    """Return our files as {path in the QEMU tree: path here}."""
+def overlay(*tops):
+    """Return our files as {path in the QEMU tree: path here}.
+
+    :param tops: folders; a file of one takes the place of those before
+    """
     found = {}
-    for path, folders, files in os.walk(folder):
-        folders.sort()
-        for name in sorted(files):
-            # What editors and patch leave behind.
-            if name.startswith('.') or name.endswith(
-                    ('~', '.orig', '.rej', '.swp')):
-                continue
-            full = Path(path, name)
-            found[str(full.relative_to(folder))] = full
+    for top in tops:
+        for path, folders, files in os.walk(top):
+            folders.sort()
+            for name in sorted(files):
+                # What editors and patch leave behind.
+                if name.startswith('.') or name.endswith(
+                        ('~', '.orig', '.rej', '.swp')):
+                    continue
+                full = Path(path, name)
+                found[str(full.relative_to(top))] = full
     return found
 
 
@@ -68,10 +72,10 @@ def touched(patch):
     return sorted(paths)
 
 
-def digest(src, patches):
+def digest(tops, patches):
     """Hash our part of the inputs."""
     total = hashlib.sha256()
-    for name, path in overlay(src).items():
+    for name, path in overlay(*tops).items():
         content = hashlib.sha256(path.read_bytes()).hexdigest()
         total.update(f'src {name} {content}\n'.encode())
     for path in series(patches):
@@ -102,9 +106,10 @@ def _not_source(top):
     return ignore
 
 
-def synchronise(source, place, src, patches):
+def synchronise(source, place, tops, patches):
     """Bring a prepared tree to the state described above.
 
+    :param tops: the folders of our files, see overlay()
     :returns: the paths that were written or removed
     """
     with common.scratch(place, '.stage-') as stage:
@@ -112,7 +117,7 @@ def synchronise(source, place, src, patches):
         wanted = {
             str(path.relative_to(stage)): path
             for path in sorted(stage.rglob('*')) if path.is_file()}
-        for name, path in overlay(src).items():
+        for name, path in overlay(*tops).items():
             if (source.tree / name).exists() or name in wanted:
                 raise BuildError(
                     f'qemu/src/{name} would replace a file of QEMU '

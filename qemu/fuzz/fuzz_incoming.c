@@ -18,6 +18,7 @@ static uint8_t memory[RAM_PAGES][4096];
 static DedupFetchRecord queue[QUEUE];
 static unsigned nqueue;
 static DedupExtents extents[DISKS];
+static unsigned leaves;
 
 void incoming_queue(DedupFetch *f, const DedupFetchRecord *recs, unsigned n)
 {
@@ -49,6 +50,7 @@ void dedup_fetch_stop(DedupFetch *f)
     nqueue = 0;
     for (int i = 0; i < DISKS; i++) {
         dedup_extents_free(&extents[i]);
+        leaves = 0;
     }
     g_free(f);
 }
@@ -96,7 +98,7 @@ static void one(unsigned type, const uint8_t *p, size_t len)
             disk = dedup_get_be(&r, 2);
             dedup_get_be(&r, 2);
             while (disk < DISKS && dedup_get_extent(&r, &e)) {
-                dedup_extents_add(&extents[disk], &e);
+                dedup_extents_add(&extents[disk], &e, &leaves);
             }
         }
     }

@@ -11,10 +11,12 @@
 #include <time.h>
 #include "qemu/osdep.h"
 #include "qemu/bitmap.h"
+#include "fetch-int.h"
 #include "outstanding.h"
 
 #define PAGES       (1 << 20)
 #define EXTENTS     (1 << 20)
+#define WAITING     (2 << 20)
 
 DedupInject dedup_inject;
 static uint64_t dirty;
@@ -27,6 +29,33 @@ void dedup_ram_free(DedupRam *dr)
 void ram_dedup_set_dirty(RAMBlock *rb, unsigned long page)
 {
     dirty++;
+}
+
+/* What the queue of records calls; they are superseded, all but every other */
+static uint32_t words[WAITING];
+
+bool dedup_incoming_wanted(DedupFetch *f, const DedupFetchRecord *rec)
+{
+    return qatomic_read(&words[rec->page]) == rec->id;
+}
+
+void dedup_incoming_refuse(DedupFetch *f, const DedupFetchRecord *rec,
+                           DedupAnswer why)
+{
+}
+
+bool dedup_fetch_locate(DedupFetch *f, DedupFetchRecord *rec)
+{
+    return false;
+}
+
+DedupTarget *dedup_fetch_target(DedupFetch *f, const DedupFetchRecord *rec)
+{
+    return NULL;
+}
+
+void dedup_fetch_kick(DedupFetch *f)
+{
 }
 
 static double now_ms(void)
@@ -72,26 +101,53 @@ static void records(unsigned long n)
 static void extents(void)
 {
     DedupExtents x = { 0 };
+    unsigned leaves = 0;
     double start;
 
     for (uint64_t i = 0; i < EXTENTS; i++) {
         DedupExtent e = { i << 20, 4096, i << 13, 0, 0 };
 
-        dedup_extents_add(&x, &e);
+        dedup_extents_add(&x, &e, &leaves);
     }
     start = now_ms();
     for (uint64_t i = 2427; i; i--) {
         DedupExtent e = { (i << 20) + 65536, 4096, i << 14, 1, 0 };
 
-        dedup_extents_add(&x, &e);
+        dedup_extents_add(&x, &e, &leaves);
     }
     printf("descending-extents %.3f ms\n", now_ms() - start);
     dedup_extents_free(&x);
+}
+
+/* A look at records that wait, at random pages, because there are many */
+static void queue(void)
+{
+    DedupFetch f = { 0 };
+    double start, longest = 0;
+
+    qemu_mutex_init(&f.lock);
+    f.inbox = g_array_new(false, false, sizeof(DedupFetchRecord));
+    f.gen = g_array_new(false, false, sizeof(DedupFetchRecord));
+    for (uint32_t i = 0; i < WAITING; i++) {
+        DedupFetchRecord rec = { .page = i * 2654435761u % WAITING,
+                                 .id = i + 1 };
+
+        words[rec.page] = i % 2 ? rec.id : 0;
+        dedup_fetch_add(&f, &rec, 1);
+    }
+    while (stat64_get(&f.backlog) > WAITING / 2) {
+        start = now_ms();
+        dedup_fetch_trim(&f);
+        longest = MAX(longest, now_ms() - start);
+    }
+    printf("trim %.3f ms\n", longest);
+    dedup_fetch_queue_free(&f);
 }
 
 int main(int argc, char **argv)
 {
     records((argc > 1 ? atol(argv[1]) : 1) * 1000000ul);
     extents();
+    queue();
     return 0;
 }

@@ -193,7 +193,7 @@ bool migrate_multifd(void)
     return multifd;
 }
 
-static MigrationIncomingState state;
+static MigrationIncomingState state = { .state = MIGRATION_STATUS_ACTIVE };
 
 MigrationIncomingState *migration_incoming_get_current(void)
 {
@@ -301,11 +301,12 @@ DedupFetch *dedup_fetch_new(const uint8_t *key)
     return g_new0(DedupFetch, 1);
 }
 
-void dedup_fetch_add_disk(DedupFetch *f, char *path, DedupCopy copy)
+bool dedup_fetch_add_disk(DedupFetch *f, char *path, DedupCopy copy)
 {
     (void)copy;
     f->disks++;
     g_free(path);
+    return true;
 }
 
 void dedup_fetch_limit(DedupFetch *f, uint64_t bytes, uint32_t reads)

@@ -22,6 +22,7 @@ typedef struct Place {
 
 static Place model[SECTORS];
 static DedupExtents x;
+static unsigned leaves;
 
 static bool follows(const Place *a, const Place *b)
 {
@@ -33,6 +34,7 @@ static void begin(void)
 {
     memset(model, 0, sizeof(model));
     memset(&x, 0, sizeof(x));
+    leaves = 0;
 }
 
 static const DedupExtent *nth(unsigned n)
@@ -52,7 +54,7 @@ static void add(unsigned at, unsigned n, uint64_t host, uint16_t depth,
     DedupExtent e = { (uint64_t)at * UNIT, (uint64_t)n * UNIT, host, depth,
                       node };
 
-    CHECK(dedup_extents_add(&x, &e));
+    CHECK(dedup_extents_add(&x, &e, &leaves));
     for (unsigned i = 0; i < n; i++) {
         model[at + i] = (Place) { host + (uint64_t)i * UNIT, depth, node,
                                   true };
@@ -190,11 +192,11 @@ static void far_end(void)
     DedupExtent all = { 0, INT64_MAX, 0, 0, 0 };
 
     begin();
-    CHECK(dedup_extents_add(&x, &last));
+    CHECK(dedup_extents_add(&x, &last, &leaves));
     CHECK(dedup_extents_find(&x, last.start, 4096));
     CHECK(!dedup_extents_find(&x, last.start, 4097));
     CHECK(!dedup_extents_find(&x, last.start + 1, UINT64_MAX));
-    CHECK(dedup_extents_add(&x, &all));
+    CHECK(dedup_extents_add(&x, &all, &leaves));
     CHECK(x.n == 1 && dedup_extents_find(&x, 0, INT64_MAX));
     dedup_extents_free(&x);
 }
@@ -206,12 +208,59 @@ static void limit(void)
     bool more = true;
 
     begin();
-    for (uint64_t i = 0; more && i < DEDUP_MAX_EXTENTS + 8; i++) {
+    for (uint64_t i = 0; more && i < (8 << 20); i++) {
         e.start = i * 1024;
-        more = dedup_extents_add(&x, &e);
+        more = dedup_extents_add(&x, &e, &leaves);
     }
-    CHECK(!more && x.n == DEDUP_MAX_EXTENTS);
+    CHECK(!more && leaves == DEDUP_MAX_LEAVES && x.nleaves == leaves);
+    CHECK(x.n > (DEDUP_MAX_LEAVES - 1) * DEDUP_EXTENTS_LEAF);
     CHECK(dedup_extents_find(&x, 1024 * 77, 512));
+    dedup_extents_free(&x);
+}
+
+/* Nor by leaves that hold next to nothing, or by many disks */
+static void limit_of_leaves(void)
+{
+    DedupExtents disks[3] = { 0 };
+    bool more = true;
+
+    begin();
+    for (uint64_t i = 0; more && i < DEDUP_MAX_LEAVES + 8; i++) {
+        DedupExtents *d = &disks[i % 3];
+        uint64_t start = i << 24;
+
+        for (unsigned k = 0; more && k <= DEDUP_EXTENTS_LEAF; k++) {
+            DedupExtent e = { start + k * 1024, 512, 0, 0, 0 };
+
+            more = dedup_extents_add(d, &e, &leaves);
+        }
+        if (more) {
+            DedupExtent most = { start, DEDUP_EXTENTS_LEAF * 1024, 1, 0, 0 };
+
+            more = dedup_extents_add(d, &most, &leaves);
+        }
+    }
+    CHECK(!more && leaves == DEDUP_MAX_LEAVES);
+    CHECK(disks[0].nleaves + disks[1].nleaves + disks[2].nleaves == leaves);
+    for (int i = 0; i < 3; i++) {
+        dedup_extents_free(&disks[i]);
+    }
+}
+
+/* What becomes one, or is replaced, counts no more */
+static void leaves_counted(void)
+{
+    DedupExtent all = { 0, INT64_MAX, 0, 0, 0 };
+
+    begin();
+    for (uint64_t i = 0; i < 4096; i++) {
+        DedupExtent e = { i * 1024, 512, 0, 0, 0 };
+
+        CHECK(dedup_extents_add(&x, &e, &leaves));
+        CHECK(leaves == x.nleaves);
+    }
+    CHECK(dedup_extents_add(&x, &all, &leaves));
+    CHECK(leaves == 1 && x.nleaves == 1);
     dedup_extents_free(&x);
 }
 
@@ -223,5 +272,7 @@ int main(void)
     RUN(random_model);
     RUN(far_end);
     RUN(limit);
+    RUN(limit_of_leaves);
+    RUN(leaves_counted);
     return test_status;
 }

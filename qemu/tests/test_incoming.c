@@ -414,6 +414,42 @@ static void two_migrations(void)
     dedup_incoming_cleanup();
 }
 
+/* The main loop gets its turn while a source goes on sending */
+static void gives_way(void)
+{
+    uint32_t epoch = 1;
+    int64_t start;
+
+    begin();
+    shim_yields = 0;
+    shim_in_coroutine = true;
+    start = g_get_monotonic_time();
+    while (shim_yields < 4 && g_get_monotonic_time() - start < 5000000) {
+        CHECK(incoming_epoch(++epoch) == 0);
+    }
+    CHECK(shim_yields == 4);
+    /* But not for each element, which costs */
+    CHECK(g_get_monotonic_time() - start > 3 * TURN_US);
+    shim_in_coroutine = false;
+    CHECK(incoming_epoch(++epoch) == 0);
+    CHECK(shim_yields == 4);
+    dedup_incoming_cleanup();
+}
+
+/* From a file there is nobody who could have been greeted */
+static void no_migration(void)
+{
+    uint8_t buf[256];
+
+    incoming_memory(memory);
+    state.state = MIGRATION_STATUS_NONE;
+    incoming_greet();
+    CHECK(incoming_element(DEDUP_ELEMENT_SETUP, buf,
+                           incoming_setup_payload(buf)) == -EINVAL);
+    state.state = MIGRATION_STATUS_ACTIVE;
+    CHECK(!ram.ids);
+}
+
 int main(void)
 {
     RUN(placed);
@@ -433,5 +469,7 @@ int main(void)
     RUN(unknown_version);
     RUN(extents);
     RUN(two_migrations);
+    RUN(gives_way);
+    RUN(no_migration);
     return test_status;
 }

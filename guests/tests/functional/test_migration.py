@@ -28,6 +28,7 @@ class LinuxTest(base.TestCase):
 
     def setUp(self):
         self.binary = qemus.require(self, 'patched')
+        self.faulty = qemus.require(self, 'faulty')
         super().setUp()
         self.directory = self.temporary_dir()
 
@@ -72,8 +73,10 @@ class LinuxTest(base.TestCase):
 
     def migrate(self, source, minimum=0.5, **given):
         """Migrate, compare, verify; return the guest at its new place."""
-        what = dataclasses.replace(self.spec, env={
-            'QEMU_DEDUP_INJECT': self.inject})
+        what = self.spec
+        if self.inject:
+            what = dataclasses.replace(what, binary=self.faulty, env={
+                'QEMU_DEDUP_INJECT': self.inject})
         destination = self.guest(what, 'destination')
         source.arm_dedup()
         given.setdefault('max_bandwidth', 60 << 20)

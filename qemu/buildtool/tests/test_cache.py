@@ -143,6 +143,12 @@ class TestBuilds(CacheCase):
         self.assertEqual(['stock-small', 'patched-small'],
                          [one.prefix.name, other.prefix.name])
 
+    def test_faulty_is_apart_in_the_tree_of_patched(self):
+        patched, faulty = self.builds('patched', 'faulty')
+        self.assertEqual(patched.tree, faulty.tree)
+        self.assertNotEqual(patched.prefix.parent, faulty.prefix.parent)
+        self.assertEqual('faulty', faulty.prefix.name)
+
     def test_sanitizers_have_trees_of_their_own(self):
         one, = self.builds('stock', '--small')
         two = cli.Build(self.cache, self.source, 'stock', ['address'],

@@ -37,6 +37,7 @@ class TreeCase(testtools.TestCase):
         self.addCleanup(scratch.cleanup)
         self.top = Path(scratch.name)
         self.src = self.top / 'src'
+        self.tops = (self.src,)
         self.patches = self.top / 'patches'
         self.place = self.top / 'place'
         pristine = self.top / 'pristine'
@@ -60,7 +61,7 @@ class TreeCase(testtools.TestCase):
 
     def synchronise(self):
         return tree.synchronise(
-            self.source, self.place, self.src, self.patches)
+            self.source, self.place, self.tops, self.patches)
 
 
 class TestPrepare(TreeCase):
@@ -114,6 +115,20 @@ class TestRestore(TreeCase):
 
 
 class TestSynchronise(TreeCase):
+
+    def test_later_folder_counts(self):
+        more = self.top / 'more'
+        more.mkdir()
+        (more / 'a.c').write_text('new')
+        self.write('a.c', 'old')
+        self.write('b.c', 'b')
+        self.synchronise()
+        self.tops = (self.src, more)
+        self.assertEqual(['a.c'], self.synchronise())
+        self.assertEqual(
+            'new', (self.place / 'source' / 'a.c').read_text())
+        self.tops = (self.src,)
+        self.assertEqual(['a.c'], self.synchronise())
 
     def test_nothing_to_do(self):
         self.assertEqual([], self.synchronise())
@@ -197,7 +212,7 @@ class TestSynchronise(TreeCase):
 class TestDigest(TreeCase):
 
     def digest(self):
-        return tree.digest(self.src, self.patches)
+        return tree.digest(self.tops, self.patches)
 
     def test_follows_files_and_listed_patches(self):
         seen = {self.digest()}

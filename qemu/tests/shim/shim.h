@@ -23,11 +23,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <glib.h>
 
 #define unlikely(x)     __builtin_expect(!!(x), 0)
 #define cpu_relax()     ((void)0)
+#define ROUND_DOWN(n, d)        ((n) / (d) * (d))
+#define ROUND_UP(n, d)          ROUND_DOWN((n) + (d) - 1, d)
 
 /* qemu/atomic.h */
 #define qatomic_read(p)             __atomic_load_n(p, __ATOMIC_RELAXED)
@@ -120,6 +123,9 @@ typedef pthread_mutex_t QemuMutex;
 typedef pthread_cond_t QemuCond;
 typedef pthread_t QemuThread;
 #define QEMU_THREAD_JOINABLE        0
+#define QEMU_THREAD_DETACHED        0
+#define rcu_register_thread()       ((void)0)
+#define rcu_unregister_thread()     ((void)0)
 #define qemu_mutex_init(m)          pthread_mutex_init(m, NULL)
 #define qemu_mutex_destroy(m)       pthread_mutex_destroy(m)
 #define qemu_mutex_lock(m)          pthread_mutex_lock(m)
@@ -191,6 +197,20 @@ struct rcu_head {
 };
 #define WITH_RCU_READ_LOCK_GUARD()
 
+/* block/aio.h, qemu/coroutine.h */
+static bool shim_in_coroutine __attribute__((unused));
+static unsigned shim_yields __attribute__((unused));
+#define qemu_in_coroutine()             shim_in_coroutine
+#define qemu_coroutine_self()           NULL
+#define qemu_coroutine_yield()          ((void)shim_yields++)
+#define qemu_get_current_aio_context()  NULL
+#define aio_co_schedule(ctx, co)        ((void)0)
+#define coroutine_fn
+typedef struct AioContext AioContext;
+typedef struct BlockDriverState BlockDriverState;
+typedef struct IOThread IOThread;
+typedef struct QEMUTimer QEMUTimer;
+
 /* Types */
 typedef uint64_t hwaddr, ram_addr_t;
 typedef struct BlockBackend BlockBackend;
@@ -198,7 +218,12 @@ typedef struct QEMUIOVector QEMUIOVector;
 typedef struct QEMUFile QEMUFile;
 typedef struct MigrationState MigrationState;
 typedef struct Error Error;
+typedef enum MigrationStatus {
+    MIGRATION_STATUS_NONE,
+    MIGRATION_STATUS_ACTIVE,
+} MigrationStatus;
 typedef struct MigrationIncomingState {
+    MigrationStatus state;
     QEMUFile *from_src_file, *to_src_file;
 } MigrationIncomingState;
 typedef struct RAMBlock {
@@ -208,6 +233,27 @@ typedef struct RAMBlock {
     struct DedupRam *dedup;
 } RAMBlock;
 
+/* exec/memory.h, exec/address-spaces.h, qemu/main-loop.h, qapi/error.h */
+typedef struct MemoryRegion {
+    RAMBlock *ram_block;
+    unsigned refs;
+} MemoryRegion;
+typedef struct MemoryRegionSection {
+    MemoryRegion *mr;
+    uint64_t size;
+    hwaddr offset_within_region, offset_within_address_space;
+} MemoryRegionSection;
+MemoryRegionSection memory_region_find(MemoryRegion *mr, hwaddr at,
+                                       uint64_t size);
+void memory_region_unref(MemoryRegion *mr);
+bool memory_region_is_ram(MemoryRegion *mr);
+#define memory_region_is_rom(mr)        false
+#define get_system_memory()             NULL
+#define int128_get64(v)                 (v)
+void bql_lock(void);
+void bql_unlock(void);
+void error_setg(Error **errp, const char *message);
+
 /* qapi/dedup.json */
 typedef enum DedupCopy {
     DEDUP_COPY_SHARED,
@@ -215,7 +261,17 @@ typedef enum DedupCopy {
     DEDUP_COPY__MAX,
 } DedupCopy;
 typedef struct DedupDiskList DedupDiskList;
-typedef struct DedupHintsInfo DedupHintsInfo;
+typedef enum DedupMapState {
+    DEDUP_MAP_STATE_NONE,
+    DEDUP_MAP_STATE_LOADING,
+    DEDUP_MAP_STATE_LOADED,
+    DEDUP_MAP_STATE_FAILED,
+} DedupMapState;
+typedef struct DedupHintsInfo {
+    DedupMapState map_state;
+    uint64_t map_pages, map_kept, map_skipped;
+    char *map_error;
+} DedupHintsInfo;
 typedef struct DedupIndexInfo DedupIndexInfo;
 typedef struct DedupSourceInfo DedupSourceInfo;
 typedef struct DedupRefusedDiskList DedupRefusedDiskList;
@@ -242,6 +298,7 @@ bool migrate_multifd(void);
 #define RAM_CHANNEL_PRECOPY                         0
 #define qemu_ram_pagesize(rb)                       4096
 #define migrate_ram_is_ignored(rb)                  false
+#define trace_dedup_map_loaded(pages, skipped, err) ((void)(err))
 #define trace_dedup_incoming_stop(fetched, live)    ((void)0)
 
 MigrationIncomingState *migration_incoming_get_current(void);

@@ -13,13 +13,13 @@ ALL = range(scripted.FIRST, scripted.LAST + 1)
 
 
 class MigrationCase(base.TestCase):
-    """Tests with the scripted guest and the patched QEMU on both sides."""
+    """Tests with the scripted guest; faults can be injected on both sides."""
 
     timeout = 120
     accel = 'tcg'
 
     def setUp(self):
-        self.binary = qemus.require(self, 'patched')
+        self.binary = qemus.require(self, 'faulty')
         if self.accel == 'kvm' and not qemus.kvm_works():
             self.skipTest('/dev/kvm cannot be opened')
         super().setUp()

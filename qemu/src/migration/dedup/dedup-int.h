@@ -75,6 +75,7 @@
 #include "qemu/queue.h"
 #include "qemu/rcu.h"
 #include "digest.h"
+#include "inject.h"
 #include "wire.h"
 
 #define DEDUP_PAGE_SIZE     4096
@@ -171,10 +172,18 @@ typedef struct DedupExtents {
     unsigned n;                 /* extents in all of them */
 } DedupExtents;
 
-#define DEDUP_MAX_EXTENTS   (4 * 1024 * 1024)   /* a disk */
+/*
+ * Of all disks, 128 MiB.  Full ones have 4 million extents, but a peer can
+ * make them hold few.
+ */
+#define DEDUP_MAX_LEAVES    16384
 
-/* Takes the place of whatever it overlaps.  False: there are too many. */
-bool dedup_extents_add(DedupExtents *x, const DedupExtent *e);
+/*
+ * Takes the place of whatever it overlaps.  *@leaves: in use, of all that
+ * share the limit.  False: there are too many.
+ */
+bool dedup_extents_add(DedupExtents *x, const DedupExtent *e,
+                       unsigned *leaves);
 /* The extent that holds all of [start, start + len), or NULL */
 const DedupExtent *dedup_extents_find(const DedupExtents *x, uint64_t start,
                                       uint64_t len);
@@ -248,8 +257,8 @@ typedef struct DedupFetchRecord {
 
 typedef struct DedupFetch DedupFetch;
 DedupFetch *dedup_fetch_new(const uint8_t *key);     /* opens nothing yet */
-/* Before dedup_fetch_start(); takes over @path */
-void dedup_fetch_add_disk(DedupFetch *f, char *path, DedupCopy copy);
+/* Before dedup_fetch_start(); takes over @path.  False: it has that disk. */
+bool dedup_fetch_add_disk(DedupFetch *f, char *path, DedupCopy copy);
 unsigned dedup_fetch_disks(DedupFetch *f);
 /* Bytes and reads a second at most, 0: no limit.  Before start(). */
 void dedup_fetch_limit(DedupFetch *f, uint64_t bytes, uint32_t reads);
@@ -258,7 +267,7 @@ void dedup_fetch_start(DedupFetch *f);
 bool dedup_fetch_add_extent(DedupFetch *f, unsigned disk,
                             const DedupExtent *e);
 void dedup_fetch_add(DedupFetch *f, const DedupFetchRecord *recs, unsigned n);
-/* Forget what waits to be read and was superseded */
+/* Forget some of what waits to be read and was superseded; takes 2 ms */
 void dedup_fetch_trim(DedupFetch *f);
 uint64_t dedup_fetch_backlog(DedupFetch *f);
 /* Bytes a second over the last moments */
@@ -294,36 +303,5 @@ DedupAnswers *dedup_answers_new(DedupFetch *f);
 void dedup_answers_add(DedupAnswers *a, uint32_t id, DedupAnswer answer);
 /* Joins the thread; what was not sent is dropped */
 void dedup_answers_free(DedupAnswers *a);
-
-/* Faults for tests, from the environment at start; all 0 otherwise */
-typedef struct DedupInject {
-    uint32_t fetch_delay_us;    /* before each read */
-    uint32_t pending_delay_us;  /* between a read and the compare-and-swap */
-    uint32_t copy_delay_us;     /* while COPYING */
-    uint32_t answer_delay_us;   /* before each message of answers */
-    uint32_t window;            /* outstanding records at most; 0: as usual */
-    uint32_t hold_below_ms;     /* downtime limit that allows a switch-over */
-    uint32_t hold_postcopy_ms;  /* post-copy takes so long, at least */
-    uint32_t compress_delay_us; /* a page, once a batch has been copied */
-    uint32_t inflate_delay_us;  /* a page, before a batch is placed */
-    bool no_answers;            /* never answer */
-    bool no_hello;              /* play a stock destination */
-    bool no_supersede;          /* BREAKS: let late fetches overwrite */
-    bool no_verify;             /* BREAKS: take whatever was read */
-    bool no_recv_bit;           /* BREAKS: leave the received bit clear */
-    bool no_xbzrle_drop;        /* BREAKS: keep stale delta bases */
-    bool no_redirty;            /* BREAKS: forget what is outstanding */
-    bool no_flush;              /* BREAKS: no multifd flush after records */
-    bool no_own_target;         /* BREAKS: read through the guest's nodes */
-    bool no_quiesce;            /* BREAKS: read metadata of inactive images */
-    bool no_epoch;              /* BREAKS: late records overwrite content */
-    bool trust_acks;            /* BREAKS: stale answers count */
-    bool no_compare;            /* BREAKS: any hint sampled is valid */
-    bool no_inflate_wait;       /* BREAKS: likewise at the destination */
-    bool no_claim;              /* leave pages requested to storage */
-    bool no_atomic_place;       /* BREAKS: overwrite what post-copy placed */
-} DedupInject;
-extern DedupInject dedup_inject;
-void dedup_inject_init(void);
 
 #endif

@@ -224,12 +224,14 @@ static Pos punch(DedupExtents *x, uint64_t start, uint64_t end)
     return pos;
 }
 
-bool dedup_extents_add(DedupExtents *x, const DedupExtent *e)
+bool dedup_extents_add(DedupExtents *x, const DedupExtent *e,
+                       unsigned *leaves)
 {
+    unsigned others = *leaves - x->nleaves;
     DedupExtent *prev, *follow, *own;
     Pos pos;
 
-    if (x->n >= DEDUP_MAX_EXTENTS) {
+    if (*leaves >= DEDUP_MAX_LEAVES) {
         return false;
     }
     pos = punch(x, e->start, end_of(e));
@@ -248,6 +250,7 @@ bool dedup_extents_add(DedupExtents *x, const DedupExtent *e)
         own->len += follow->len;
         delete(x, pos, 1);
     }
+    *leaves = others + x->nleaves;
     return true;
 }
 

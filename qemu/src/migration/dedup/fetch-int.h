@@ -56,6 +56,8 @@ struct DedupFetch {
 
     QemuMutex lock;
     GArray *inbox;                      /* DedupFetchRecord */
+    unsigned trimmed;                   /* of these, see dedup_fetch_trim() */
+    unsigned leaves;                    /* of all disks' extents */
     bool opened;
     unsigned ref;                       /* owner, bottom halves, reads */
 

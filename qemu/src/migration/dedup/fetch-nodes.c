@@ -28,14 +28,23 @@ static unsigned target_index(unsigned depth, DedupNode node)
     return depth * DEDUP_NODE__MAX + node;
 }
 
-void dedup_fetch_add_disk(DedupFetch *f, char *path, DedupCopy copy)
+bool dedup_fetch_add_disk(DedupFetch *f, char *path, DedupCopy copy)
 {
-    DedupFetchDisk *d = g_new0(DedupFetchDisk, 1);
+    DedupFetchDisk *d;
 
+    for (unsigned i = 0; i < f->disks->len; i++) {
+        d = g_ptr_array_index(f->disks, i);
+        if (!strcmp(d->path, path)) {
+            g_free(path);
+            return false;       /* each is opened */
+        }
+    }
+    d = g_new0(DedupFetchDisk, 1);
     d->path = path;
     d->copy = copy;
     d->targets = g_ptr_array_new();
     g_ptr_array_add(f->disks, d);
+    return true;
 }
 
 unsigned dedup_fetch_disks(DedupFetch *f)
@@ -49,7 +58,7 @@ bool dedup_fetch_add_extent(DedupFetch *f, unsigned disk,
     DedupFetchDisk *d = g_ptr_array_index(f->disks, disk);
 
     QEMU_LOCK_GUARD(&f->lock);
-    return dedup_extents_add(&d->extents, e);
+    return dedup_extents_add(&d->extents, e, &f->leaves);
 }
 
 bool dedup_fetch_locate(DedupFetch *f, DedupFetchRecord *rec)

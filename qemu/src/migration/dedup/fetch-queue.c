@@ -17,6 +17,7 @@
 #include "fetch-int.h"
 
 #define GAP_MAX     (64 * 1024)
+#define TRIM        (16 * DEDUP_WIRE_MAX_BATCH)
 
 /* Post-copy: records by id, as many as a source has outstanding */
 #define RING        (1024 * 1024)
@@ -142,20 +143,29 @@ void dedup_fetch_add(DedupFetch *f, const DedupFetchRecord *recs, unsigned n)
     }
 }
 
+/*
+ * Called for each element when there are many, it is through with all of them
+ * before a sixteenth as many have come: elements have at most
+ * DEDUP_WIRE_MAX_BATCH records.
+ */
 void dedup_fetch_trim(DedupFetch *f)
 {
-    unsigned kept = 0;
-
     QEMU_LOCK_GUARD(&f->lock);
-    for (unsigned i = 0; i < f->inbox->len; i++) {
-        DedupFetchRecord *rec = &g_array_index(f->inbox, DedupFetchRecord, i);
+    for (unsigned n = 0; n < TRIM && f->trimmed < f->inbox->len; n++) {
+        DedupFetchRecord *rec = &g_array_index(f->inbox, DedupFetchRecord,
+                                               f->trimmed);
 
         if (dedup_incoming_wanted(f, rec)) {
-            g_array_index(f->inbox, DedupFetchRecord, kept++) = *rec;
+            f->trimmed++;
+        } else {
+            /* The last one takes its place: they are not in order */
+            g_array_remove_index_fast(f->inbox, f->trimmed);
+            dedup_fetch_settle(f, 1);
         }
     }
-    dedup_fetch_settle(f, f->inbox->len - kept);
-    g_array_set_size(f->inbox, kept);
+    if (f->trimmed >= f->inbox->len) {
+        f->trimmed = 0;
+    }
 }
 
 static int by_place(const void *a, const void *b)
@@ -182,6 +192,7 @@ static bool next_generation(DedupFetch *f)
     WITH_QEMU_LOCK_GUARD(&f->lock) {
         f->gen = f->inbox;
         f->inbox = t;
+        f->trimmed = 0;
     }
     for (unsigned i = 0; i < f->gen->len; i++) {
         DedupFetchRecord *rec = &g_array_index(f->gen, DedupFetchRecord, i);
@@ -195,8 +206,11 @@ static bool next_generation(DedupFetch *f)
         }
     }
     g_array_set_size(f->gen, kept);
+    if (!kept) {
+        return false;
+    }
     qsort(f->gen->data, kept, sizeof(DedupFetchRecord), by_place);
-    return kept > 0;
+    return true;
 }
 
 DedupFetchRun *dedup_fetch_next_run(DedupFetch *f, uint64_t max)

@@ -9,6 +9,8 @@
  */
 
 #include "qemu/osdep.h"
+#include "block/aio.h"
+#include "qemu/coroutine.h"
 #include "qemu/error-report.h"
 #include "exec/target_page.h"
 #include "../migration.h"
@@ -25,12 +27,16 @@
  */
 #define MAX_BACKLOG     (2 * 1024 * 1024 + 65536)
 
+/* How long elements keep the main loop from its other work, at most */
+#define TURN_US         1000
+
 void dedup_incoming_hello(MigrationIncomingState *mis)
 {
     uint8_t msg[7];
 
     if (qemu_target_page_size() != DEDUP_PAGE_SIZE || migrate_colo() ||
-        migrate_mapped_ram() || dedup_inject.no_hello || dedup_in.announced) {
+        migrate_mapped_ram() || dedup_inject.no_hello || dedup_in.announced ||
+        mis->state != MIGRATION_STATUS_ACTIVE) {    /* loadvm: a file */
         return;
     }
     msg[0] = DEDUP_MESSAGE_HELLO;
@@ -136,11 +142,12 @@ static int load_setup(const uint8_t *buf, size_t len)
         unsigned plen = dedup_get_be(&r, 2);
         const uint8_t *path = dedup_get_bytes(&r, plen);
 
-        if (r.bad || copy >= DEDUP_COPY__MAX) {
+        if (r.bad || copy >= DEDUP_COPY__MAX ||
+            !dedup_fetch_add_disk(dedup_in.fetch,
+                                  g_strndup((const char *)path, plen),
+                                  copy)) {
             return -EINVAL;
         }
-        dedup_fetch_add_disk(dedup_in.fetch,
-                             g_strndup((const char *)path, plen), copy);
     }
     if (r.bad || r.p != r.end) {
         return -EINVAL;
@@ -253,7 +260,7 @@ static int load_records(const uint8_t *buf, size_t len)
     if (!dedup_in.epoch && !dedup_in.refuse) {
         return -EINVAL;
     }
-    if (dedup_fetch_backlog(dedup_in.fetch) > dedup_in.max_backlog) {
+    if (dedup_fetch_backlog(dedup_in.fetch) > dedup_in.max_backlog / 2) {
         /* Storage hangs, and pages are sent again and again meanwhile */
         dedup_fetch_trim(dedup_in.fetch);
     }
@@ -267,6 +274,19 @@ static int load_records(const uint8_t *buf, size_t len)
     return ret ? -EINVAL : 0;
 }
 
+/* A source that sends faster than we take it would never let us yield */
+static void give_way(void)
+{
+    static int64_t since;
+
+    if (qemu_in_coroutine() && g_get_monotonic_time() - since > TURN_US) {
+        aio_co_schedule(qemu_get_current_aio_context(),
+                        qemu_coroutine_self());
+        qemu_coroutine_yield();
+        since = g_get_monotonic_time();
+    }
+}
+
 int dedup_incoming_load(QEMUFile *f)
 {
     unsigned type = qemu_get_be16(f);
@@ -277,6 +297,7 @@ int dedup_incoming_load(QEMUFile *f)
     if (ret) {
         return ret;
     }
+    give_way();
     if (len > (type == DEDUP_ELEMENT_BATCH ? DEDUP_BATCH_PAYLOAD
                                            : DEDUP_WIRE_MAX_PAYLOAD) ||
         dedup_in.stopped ||

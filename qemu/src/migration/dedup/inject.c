@@ -4,7 +4,7 @@
  *
  * From the environment variable QEMU_DEDUP_INJECT, read once at start:
  * "name=number,..." with the names of DedupInject's members, written with
- * dashes.  Only who starts QEMU can set it.
+ * dashes.  Nothing of it is in what is installed, see flavour.h.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -13,6 +13,8 @@
 #include "qemu/cutils.h"
 #include "qemu/error-report.h"
 #include "dedup-int.h"
+
+#ifdef DEDUP_FAULTY
 
 DedupInject dedup_inject;
 
@@ -89,3 +91,5 @@ void dedup_inject_init(void)
         inject_set(*item, value);
     }
 }
+
+#endif

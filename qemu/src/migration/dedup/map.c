@@ -1,10 +1,11 @@
 /*
  * External maps: hints that come from outside
  *
- * A thread reads the descriptor to its end, checks everything, and only then
- * puts the extents into the table, giving the main loop its turn in between.
- * So a map is taken whole or not at all.  It fills gaps: a hint that was
- * recorded from the guest's I/O knows more (hints.c) and stays.
+ * A thread reads the file to its end, checks everything, and only then reads
+ * it again and puts the extents into the table, giving the main loop its turn
+ * in between.  So a map is taken whole or not at all, unless it is changed
+ * meanwhile, and takes the memory of a part of it.  It fills gaps: a hint that
+ * was recorded from the guest's I/O knows more (hints.c) and stays.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -24,6 +25,8 @@
 /* How long the main loop waits at most, and what is put in between looks */
 #define TURN_US         500
 #define PAGES_AT_ONCE   4096
+/* Extents in memory */
+#define PART            16384
 /* Enough for whoever waits for the lock to take it */
 #define PAUSE_US        100
 
@@ -45,9 +48,11 @@ typedef struct MapLoad {
     uint32_t ndisks;
     uint64_t nextents;
     char (*names)[DEDUP_MAP_DISK_LEN];
-    uint8_t *extents;
+    off_t offset;                       /* of the extents in the file */
+    DedupMapExtent *part;               /* PART of them */
     unsigned slots[DEDUP_MAP_MAX_DISKS];
     MemoryRegionSection section;        /* the last one; under the BQL */
+    bool beyond;                        /* likewise: nothing comes behind */
     uint64_t pages, kept, skipped;
 } MapLoad;
 
@@ -73,11 +78,31 @@ static const char *read_whole(int fd, void *buf, size_t len)
     return NULL;
 }
 
+/*
+ * Read @n extents from the @first one on, and check them; *@end is where the
+ * one before ended
+ */
+static const char *map_read_part(MapLoad *m, uint64_t first, unsigned n,
+                                 uint64_t *end)
+{
+    g_autofree uint8_t *buf = g_malloc(n * DEDUP_MAP_EXTENT_LEN);
+    const char *err = NULL;
+
+    if (lseek(m->fd, m->offset + first * DEDUP_MAP_EXTENT_LEN, SEEK_SET) < 0) {
+        return "reading the page-cache map failed";
+    }
+    err = read_whole(m->fd, buf, n * DEDUP_MAP_EXTENT_LEN);
+    for (unsigned i = 0; !err && i < n; i++) {
+        err = dedup_map_parse_extent(buf + i * DEDUP_MAP_EXTENT_LEN,
+                                     m->ndisks, end, &m->part[i]);
+    }
+    return err;
+}
+
 static const char *map_read(MapLoad *m)
 {
     uint8_t header[DEDUP_MAP_HEADER_LEN], more;
     const char *err = read_whole(m->fd, header, sizeof(header));
-    DedupMapExtent e;
     uint64_t end = 0;
 
     if (!err) {
@@ -87,26 +112,19 @@ static const char *map_read(MapLoad *m)
         return err;
     }
     m->names = g_malloc(m->ndisks * DEDUP_MAP_DISK_LEN);
-    m->extents = g_try_malloc(m->nextents * DEDUP_MAP_EXTENT_LEN + 1);
-    if (!m->extents) {
-        return "no memory for the page-cache map";
-    }
+    m->part = g_new(DedupMapExtent, PART);
     err = read_whole(m->fd, m->names, m->ndisks * DEDUP_MAP_DISK_LEN);
-    if (!err) {
-        err = read_whole(m->fd, m->extents,
-                         m->nextents * DEDUP_MAP_EXTENT_LEN);
-    }
-    if (!err && !read_whole(m->fd, &more, 1)) {
-        err = "page-cache map is longer than it says";
-    }
     for (uint32_t i = 0; !err && i < m->ndisks; i++) {
         if (m->names[i][DEDUP_MAP_DISK_LEN - 1] || !m->names[i][0]) {
             err = "page-cache map: name of a disk is empty or too long";
         }
     }
-    for (uint64_t i = 0; !err && i < m->nextents; i++) {
-        err = dedup_map_parse_extent(m->extents + i * DEDUP_MAP_EXTENT_LEN,
-                                     m->ndisks, &end, &e);
+    m->offset = lseek(m->fd, 0, SEEK_CUR);
+    for (uint64_t i = 0; !err && i < m->nextents; i += PART) {
+        err = map_read_part(m, i, MIN(PART, m->nextents - i), &end);
+    }
+    if (!err && !read_whole(m->fd, &more, 1)) {
+        err = "page-cache map is longer than it says";
     }
     return err;
 }
@@ -118,17 +136,22 @@ static void map_turn_ends(MapLoad *m)
         memory_region_unref(m->section.mr);
     }
     m->section.mr = NULL;
+    m->beyond = false;
 }
 
 /* BQL.  What is at @gpa or next behind it; extents are sorted. */
 static bool map_find(MapLoad *m, hwaddr gpa)
 {
+    if (m->beyond) {
+        return false;
+    }
     if (!m->section.mr ||
         gpa - m->section.offset_within_address_space >=
         int128_get64(m->section.size)) {
         map_turn_ends(m);
         m->section = memory_region_find(get_system_memory(), gpa,
                                         INT64_MAX - gpa);
+        m->beyond = !m->section.mr;
     }
     return m->section.mr != NULL;
 }
@@ -178,34 +201,38 @@ static void map_apply(MapLoad *m, const DedupMapExtent *e)
     }
 }
 
-static void map_take(MapLoad *m)
+/*
+ * BQL.  Cut off what can be taken at once from @e, to *@part: nothing that is
+ * there, or so many pages.  Returns what that costs, in pages.
+ */
+static uint64_t map_cut(MapLoad *m, DedupMapExtent *e, DedupMapExtent *part)
 {
-    DedupMapExtent e = { 0 };
-    uint64_t i = 0, end = 0, pages = 0;
-    int64_t turn_ends;
+    uint64_t cost = PAGES_AT_ONCE / 64, gap = e->pages;
 
-    bql_lock();
-    for (uint32_t d = 0; d < m->ndisks; d++) {
-        BlockBackend *blk = dedup_blk_by_device(m->names[d], NULL);
+    if (map_find(m, e->gpa)) {
+        hwaddr from = m->section.offset_within_address_space;
 
-        m->slots[d] = blk ? dedup_slot_of(blk) : 0;
+        gap = from > e->gpa ? (from - e->gpa) >> DEDUP_PAGE_BITS : 0;
     }
-    turn_ends = g_get_monotonic_time() + TURN_US;
-    while (i < m->nextents) {
+    *part = *e;
+    part->pages = MIN(e->pages, gap ?: PAGES_AT_ONCE);
+    cost += gap ? 0 : part->pages;
+    e->pages -= part->pages;
+    e->gpa += (uint64_t)part->pages << DEDUP_PAGE_BITS;
+    e->offset += (uint64_t)part->pages << DEDUP_PAGE_BITS;
+    return cost;
+}
+
+static void map_take_part(MapLoad *m, unsigned n)
+{
+    int64_t turn_ends = g_get_monotonic_time() + TURN_US;
+    uint64_t pages = 0;
+
+    for (unsigned i = 0; i < n; i += m->part[i].pages == 0) {
         DedupMapExtent part;
 
-        if (!e.pages) {
-            dedup_map_parse_extent(m->extents + i * DEDUP_MAP_EXTENT_LEN,
-                                   m->ndisks, &end, &e);
-        }
-        part = e;
-        part.pages = MIN(e.pages, PAGES_AT_ONCE);
+        pages += map_cut(m, &m->part[i], &part);
         map_apply(m, &part);
-        e.pages -= part.pages;
-        e.gpa += (uint64_t)part.pages << DEDUP_PAGE_BITS;
-        e.offset += (uint64_t)part.pages << DEDUP_PAGE_BITS;
-        i += e.pages == 0;
-        pages += part.pages + PAGES_AT_ONCE / 64;
         if (pages < PAGES_AT_ONCE) {
             continue;
         }
@@ -219,7 +246,31 @@ static void map_take(MapLoad *m)
         }
     }
     map_turn_ends(m);
+}
+
+static const char *map_take(MapLoad *m)
+{
+    const char *err = NULL;
+    uint64_t end = 0;
+
+    bql_lock();
+    for (uint32_t d = 0; d < m->ndisks; d++) {
+        BlockBackend *blk = dedup_blk_by_device(m->names[d], NULL);
+
+        m->slots[d] = blk ? dedup_slot_of(blk) : 0;
+    }
     bql_unlock();
+    for (uint64_t i = 0; !err && i < m->nextents; i += PART) {
+        unsigned n = MIN(PART, m->nextents - i);
+
+        err = map_read_part(m, i, n, &end);
+        if (!err) {
+            bql_lock();
+            map_take_part(m, n);
+            bql_unlock();
+        }
+    }
+    return err;
 }
 
 static void *map_thread(void *opaque)
@@ -230,7 +281,7 @@ static void *map_thread(void *opaque)
     rcu_register_thread();
     err = map_read(m);
     if (!err) {
-        map_take(m);
+        err = map_take(m);
     }
     close(m->fd);
     WITH_QEMU_LOCK_GUARD(&map_lock) {
@@ -242,7 +293,7 @@ static void *map_thread(void *opaque)
     }
     trace_dedup_map_loaded(m->pages, m->skipped, err ?: "");
     g_free(m->names);
-    g_free(m->extents);
+    g_free(m->part);
     g_free(m);
     rcu_unregister_thread();
     return NULL;

@@ -268,10 +268,11 @@ bool dedup_resolver_busy(DedupResolver *r)
 unsigned dedup_resolver_take(DedupResolver *r, DedupExtents *out)
 {
     QEMU_LOCK_GUARD(&r->lock);
-    unsigned n = r->found->len;
+    unsigned n = r->found->len, leaves = 0;
 
     for (unsigned i = 0; i < n; i++) {
-        dedup_extents_add(out, &g_array_index(r->found, DedupExtent, i));
+        dedup_extents_add(out, &g_array_index(r->found, DedupExtent, i),
+                          &leaves);
     }
     g_array_set_size(r->found, 0);
     return n;

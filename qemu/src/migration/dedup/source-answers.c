@@ -25,13 +25,21 @@ typedef struct Answer {
     DedupAnswer status;
 } Answer;
 
+/* No count: a destination may send more than one could hold */
+void source_wake(void)
+{
+    QEMU_LOCK_GUARD(&src.lock);
+    src.news = true;
+    qemu_cond_signal(&src.wake);
+}
+
 void dedup_source_rp_pong(uint32_t value)
 {
     if (value == DEDUP_PING_MAGIC) {
         WITH_QEMU_LOCK_GUARD(&src.lock) {
             src.pong = true;
         }
-        qemu_sem_post(&src.wake);
+        source_wake();
     }
 }
 
@@ -82,7 +90,7 @@ void dedup_source_rp_message(const uint8_t *buf, size_t len)
             break;
         }
     }
-    qemu_sem_post(&src.wake);
+    source_wake();
 }
 
 static void take_answer(uint32_t id, DedupAnswer status)

@@ -166,6 +166,7 @@ static void source_prepare(void)
          b = blk_all_next(b)) {
         disk_prepare(b);
     }
+    src.leaves = 0;
     src.running = src.idle = src.pass_done = false;
     src.started_us = 0;
     src.pass_ram = 0;
@@ -317,7 +318,7 @@ DedupSourceInfo *dedup_source_query(void)
 void dedup_source_init(void)
 {
     qemu_mutex_init(&src.lock);
-    qemu_sem_init(&src.wake, 0);
+    qemu_cond_init(&src.wake);
     source_answers_init();
     dedup_compress_init();
     migration_add_notifier(&src.notifier, source_notify);

@@ -55,6 +55,7 @@ typedef struct DedupSource {
     int64_t started_us;
     uint8_t key[DEDUP_KEY_LEN];
     GPtrArray *disks;
+    unsigned leaves;                    /* of all disks' extents */
     uint8_t disk_of_slot[DEDUP_MAX_SLOTS + 1];  /* index + 1 */
     DedupOutstanding out;
     DedupDeferred deferred;
@@ -93,7 +94,8 @@ typedef struct DedupSource {
 
     /* Between the return-path thread and the migration thread */
     QemuMutex lock;
-    QemuSemaphore wake;
+    QemuCond wake;
+    bool news;                          /* something came: wait no more */
     GArray *inbox;                      /* Answer */
     uint64_t answered;                  /* ids, each once at most */
     bool listening, hello, pong;
@@ -137,6 +139,7 @@ void source_take_later(uint64_t n);
 bool source_save_page(RAMBlock *rb, unsigned long page);
 
 /* source-answers.c */
+void source_wake(void);                         /* any thread */
 void source_take_answers(void);                 /* migration thread */
 bool source_has_answers(void);                  /* likewise */
 void source_answers_init(void);

@@ -112,7 +112,7 @@ void dedup_source_requested(void)
 {
     if (qatomic_read(&src.postcopy)) {
         qatomic_set(&src.requested, true);
-        qemu_sem_post(&src.wake);
+        source_wake();
     }
 }
 

@@ -103,7 +103,7 @@ void source_send_extents(QEMUFile *f)
                 buf = g_malloc(4 + DEDUP_WIRE_MAX_EXTENTS *
                                    DEDUP_WIRE_EXTENT_LEN);
             }
-            if (dedup_extents_add(&d->extents, e)) {
+            if (dedup_extents_add(&d->extents, e, &src.leaves)) {
                 dedup_put_extent(buf + 4 + n++ * DEDUP_WIRE_EXTENT_LEN, e);
             }
             if (n == DEDUP_WIRE_MAX_EXTENTS) {

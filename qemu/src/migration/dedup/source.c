@@ -72,11 +72,11 @@ static void wait_answers(int64_t us)
 {
     int64_t start = now_us();
 
-    /* Semaphores count: a burst of messages is one reason to wake up */
-    if (qemu_sem_timedwait(&src.wake, DIV_ROUND_UP(us, 1000)) == 0) {
-        while (qemu_sem_timedwait(&src.wake, 0) == 0) {
-            ;
+    WITH_QEMU_LOCK_GUARD(&src.lock) {
+        if (!src.news) {
+            qemu_cond_timedwait(&src.wake, &src.lock, DIV_ROUND_UP(us, 1000));
         }
+        src.news = false;
     }
     discount(now_us() - start);
 }

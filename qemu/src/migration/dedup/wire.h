@@ -28,11 +28,12 @@
  *   16 B  digest key
  *   be64  bytes, be32 reads a second from storage at most, 0: no limit
  *   be16  number of RAM blocks, each: u8 length, idstr; be64 used length
- *   be16  number of disks, each: u8 copy (0 shared, 1 own),
+ *   be16  number of disks, each once: u8 copy (0 shared, 1 own),
  *         be16 length, QOM path of the device
  *
  * EXTENTS (where the bytes of a shared disk are; only for disks with copy
- * shared; any number, before the first record that needs them):
+ * shared; as many as DEDUP_MAX_LEAVES permits, before the first record that
+ * needs them):
  *   be16  disk   be16 number, at most DEDUP_WIRE_MAX_EXTENTS
  *   each: be64 guest offset, be64 length, be64 host offset, be16 depth in
  *   the backing chain, u8 node (enum DedupNode)
