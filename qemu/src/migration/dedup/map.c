@@ -191,9 +191,12 @@ static void map_apply(MapLoad *m, const DedupMapExtent *e)
         if (!dr || !m->slots[e->disk]) {
             m->skipped += n;
         }
-        /* A region may be shorter than a page */
-        n = MAX(skip + n, 1);
-        sector += (n - skip) * (DEDUP_PAGE_SIZE / DEDUP_SECTOR);
+        if (!skip && !n) {
+            /* A region that is shorter than a page */
+            m->skipped += n = 1;
+        }
+        sector += n * (DEDUP_PAGE_SIZE / DEDUP_SECTOR);
+        n += skip;
         gpa += n << DEDUP_PAGE_BITS;
     }
     if (gpa < end) {
