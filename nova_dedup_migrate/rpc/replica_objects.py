@@ -34,6 +34,19 @@ class DedupPrepareRequest(objects.DedupObject):
 
 
 @base.VersionedObjectRegistry.register
+class DedupTakeRequest(objects.DedupObject):
+    """A migration is to begin with what a replica has."""
+
+    VERSION = '1.0'
+
+    fields = {
+        'instance_uuid': fields.UUIDField(),
+        'migration_uuid': fields.UUIDField(),
+        'target': fields.TextField(64),
+    }
+
+
+@base.VersionedObjectRegistry.register
 class DedupReplica(objects.DedupObject):
     """One replica."""
 
@@ -53,6 +66,8 @@ class DedupReplica(objects.DedupObject):
         'allocated': fields.CountField(fields.MAX_OFFSET),
         # seconds since 1970
         'expires': fields.NumberField(),
+        # the same, when it was begun to make it as it is; 0: never done
+        'refreshed': fields.NumberField(default=0.0),
     }
 
 

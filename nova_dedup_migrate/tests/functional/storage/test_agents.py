@@ -58,6 +58,7 @@ class AgentsTest(world.Case):
         self.hold('neighbour', 'other', self.data[150:220], 'p1')
         self.disk = memory.Disk(bytearray(self.plain))
         self.proven = []
+        self.written = None
         self.cached = {}
         self.image = self.create('target', 'raw', len(self.plain))
         self.agents = mock.create_autospec(api.AgentAPI, instance=True)
@@ -70,7 +71,7 @@ class AgentsTest(world.Case):
             self.channels['destination'], self.indexes['destination'],
             self.agents, [str(self.directory)],
             str(self.directory / 'journals'), 0, self.program,
-            self.cached.get)
+            self.cached.get, str(self.directory / 'replicas'))
         found.start()
         self.addCleanup(found.stop)
         return found
@@ -91,7 +92,8 @@ class AgentsTest(world.Case):
             MIGRATION, 'vda', services.DiskService(
                 len(self.plain), scanning or scanned,
                 source.GuestDiskSource(self.disk) if send else None,
-                lambda *args: self.proven.append(args)))
+                lambda *args: self.proven.append(args),
+                lambda: self.written))
 
     def request(self, **changes):
         return disk_objects.DedupFillRequest(**{
@@ -273,7 +275,8 @@ class AgentsTest(world.Case):
         """After a replica the source has no block left to send."""
         kept = replicas.Replicas(
             str(self.directory / 'replicas'), 1 << 30, self.fillings,
-            self.indexes['destination'], lambda instance: False)
+            self.indexes['destination'], lambda instance: False,
+            self.agents, 0.0)
         kept.start()
         self.addCleanup(kept.stop)
         self.watch(send=True)

@@ -13,6 +13,7 @@ if importlib.util.find_spec('libvirt') is None:
 from nova_dedup_migrate.agent import errors
 from nova_dedup_migrate.agent import fillings
 from nova_dedup_migrate.agent import replicas
+from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import replica_objects
 from nova_dedup_migrate.storage import blocks
@@ -36,15 +37,18 @@ class ReplicasTest(base.TestCase):
         self.filled.filling.return_value = disk_objects.DedupFillingReply(
             state='unknown', reason='nothing is known')
         self.here = set()
+        self.api = mock.create_autospec(api.AgentAPI, instance=True)
+        self.interval = 600.0
         self.data = os.urandom(2 * BLOCK)
         self.replicas = self.open()
 
     def open(self, max_bytes=1 << 30):
         return replicas.Replicas(str(self.directory), max_bytes,
                                  self.filled, self.index,
-                                 self.here.__contains__)
+                                 self.here.__contains__, self.api,
+                                 self.interval)
 
-    def fill(self, ctxt, request):
+    def fill(self, ctxt, request, replica=False):
         self.request = request
         with open(request.image.path, 'r+b') as file:
             file.write(self.data)
