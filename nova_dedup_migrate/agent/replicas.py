@@ -311,7 +311,7 @@ class Replicas:
             return replica_objects.DedupReplicas(replicas=[
                 self._describe(name, note)
                 for name, note in sorted(self._all().items())
-            ][:replica_objects.MAX_REPLICAS])
+            ][:objects.MAX_REPLICAS])
 
     def _describe(self, name: str, note: Note
                   ) -> replica_objects.DedupReplica:

@@ -51,6 +51,7 @@ from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import canary as canaries
 from nova_dedup_migrate.storage import errors as storage_errors
 from nova_dedup_migrate.storage import extents
+from nova_dedup_migrate.storage import order
 from nova_dedup_migrate.storage import pacing
 from nova_dedup_migrate.storage import scan
 from nova_dedup_migrate.storage.channel import services
@@ -289,8 +290,10 @@ class Watching:
         self.was_read = True
         pace = pacing.Pacer(Latency(self.guest), self._rate, self._closed)
         with self._export.connect() as handle:
-            yield from scan.scan(handle, clear, pace, wanted,
-                                 self._above_base, self.watch.granularity)
+            yield from scan.scan(
+                handle, clear, pace, order.hot_last(
+                    wanted, self.watch.size, self.watch.granularity, clear,
+                    self.written), self._above_base, self.watch.granularity)
 
     def written(self) -> bitmap.Bitmap:
         """Return the granules that the guest has written, or never read.

@@ -12,9 +12,6 @@ from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import fields
 from nova_dedup_migrate.rpc import objects
 
-#: Replicas of one host.
-MAX_REPLICAS = 1024
-
 
 @base.VersionedObjectRegistry.register
 class DedupPrepareRequest(objects.DedupObject):
@@ -76,6 +73,6 @@ class DedupReplicas(objects.DedupObject):
     VERSION = '1.0'
 
     fields = {
-        'replicas': fields.ObjectsField('DedupReplica', MAX_REPLICAS,
+        'replicas': fields.ObjectsField('DedupReplica', objects.MAX_REPLICAS,
                                         default=[]),
     }

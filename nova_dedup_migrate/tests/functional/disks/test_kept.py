@@ -20,6 +20,7 @@ from nova_dedup_migrate.rpc import replica_objects
 from nova_dedup_migrate.rpc import watch_objects
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import errors as storage_errors
+from nova_dedup_migrate.storage import order
 from nova_dedup_migrate.storage import scan
 from nova_dedup_migrate.tests.functional.disks import built
 from nova_dedup_migrate.tests.functional.disks import case
@@ -54,18 +55,25 @@ class KeptTest(built.BuiltCase):
         self.agents.forget_disks.side_effect = (
             lambda ctxt, host, migration: self.watchings.forget(migration))
         self.read = []
+        self.order = []
         self.between = lambda offset: None
         self.inverted = False
         real = scan.scan
 
         def scanned(disk, clear, pace, wanted, *args):
-            self.read.append(sum(length for _, length in wanted))
+            self.read.append(0)
             one = _Reader(self, disk, clear)
-            return real(one, one.clear, pace, wanted, *args)
+            return real(one, one.clear, pace, self.counted(wanted), *args)
 
         patcher = mock.patch.object(watchings.scan, 'scan', scanned)
         patcher.start()
         self.addCleanup(patcher.stop)
+
+    def counted(self, wanted):
+        for offset, length in wanted:
+            self.read[-1] += length
+            self.order.append((offset // GRANULE, -(-length // GRANULE)))
+            yield offset, length
 
     def restart(self):
         super().restart()
@@ -189,6 +197,29 @@ class KeptTest(built.BuiltCase):
         self.assert_same(self.rig_)
         # what the base has was not written to the overlay
         self.assertLess(os.stat(target).st_blocks * 512, case.SIZE // 2)
+
+    def test_written_often_is_read_last(self):
+        self.flat()
+        written = []
+
+        def write(offset):
+            if not written:
+                written.append(offset)
+                self.write(40, 3, 2)
+                self.write(2, 3)
+
+        self.between = write
+        with mock.patch.object(order, 'WINDOW', 16 * GRANULE), \
+                mock.patch.object(order, 'LOOKS', 1 << 20):
+            self.prepare()
+        self.assertEqual([(0, 16), (16, 16), (32, 8), (42, 6), (48, 16),
+                          (64, 1), (40, 2)], self.order)
+        # what was written after it was read
+        self.order.clear()
+        self.refresh()
+        self.assertEqual([(2, 1)], self.order)
+        self.assert_current()
+        self.assertEqual([], self.migrate()[1])
 
     def write_between(self, granule):
         """Have the guest write once, within the step that reads it."""

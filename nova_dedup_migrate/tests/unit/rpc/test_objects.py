@@ -39,7 +39,7 @@ FINGERPRINTS = {
     'DedupGuestReply': '1.0-da11eef3e2fcacb8429a546a77695259',
     'DedupGuestRequest': '1.0-fbb744a0906138ca7dbac84a633685b7',
     'DedupGuestSample': '1.0-2062aba1ab3bc64c342fbba26093766e',
-    'DedupHostReport': '1.0-bd75d7ef4d36fa91314a78e31f4db6f4',
+    'DedupHostReport': '1.0-26e7e041aa5ecfc20ef636b02d25042f',
     'DedupHaveRequest': '1.0-bc6b1fe65dbadbbb4f4a3dd3341c3d7c',
     'DedupImageFile': '1.0-2c7ddc4778e10435f7e53c3ad12e0080',
     'DedupIncomingReply': '1.0-126cab5c5f936b62eea71b16105126cd',
