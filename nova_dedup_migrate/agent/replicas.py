@@ -26,8 +26,9 @@ is read and compared once more.
     REPLICAS/INSTANCE.TARGET        the file
     REPLICAS/INSTANCE.TARGET.json   whose it is, and until when
 
-The journal is with those of migrations (fillings).  A replica goes when its
-lease is over, when it is cancelled, or when its instance has come to this host.
+The journal is with those of migrations (fillings).  A replica goes when
+its lease is over, when it is cancelled, or when its instance has come to
+this host.
 """
 
 from __future__ import annotations

@@ -56,9 +56,10 @@ def replicas(request: requests.Request) -> requests.Response:
     with request.database.read() as session:
         page = pages.Page([hosts.get(session, host)], None) if host else (
             hosts.find(session, request.marker, request.limit))
-    found = [_replica(row['name'], one) for row in page.rows
-             for one in row['facts'].get('replicas', ())
-             if server in (None, one['instance_uuid'])]
+    found: list[Mapping[str, Any]] = [
+        _replica(row['name'], one) for row in page.rows
+        for one in row['facts'].get('replicas', ())
+        if server in (None, one['instance_uuid'])]
     return requests.Response(request.page(
         'replicas', pages.Page(found, page.marker), dict))
 

@@ -4,133 +4,30 @@
 Every byte of the mirrored disk is compared at the end.
 """
 
-import contextlib
-import multiprocessing
 import os
 import signal
 import threading
 from unittest import mock
 
 from nova_dedup_migrate.agent import errors
-from nova_dedup_migrate.agent import replicas
 from nova_dedup_migrate.agent import watchings
 from nova_dedup_migrate.rpc import disk_objects
-from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.rpc import replica_objects
 from nova_dedup_migrate.rpc import watch_objects
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import errors as storage_errors
 from nova_dedup_migrate.storage import order
 from nova_dedup_migrate.storage import scan
-from nova_dedup_migrate.tests.functional.disks import built
 from nova_dedup_migrate.tests.functional.disks import case
+from nova_dedup_migrate.tests.functional.disks import kept
 from nova_dedup_migrate.tests.functional.disks import rig
 from nova_dedup_migrate.tests.unit.tasks import fakes
 from testkit import spec
 
-PREPARATION = '99999999-0000-4000-8000-000000000009'
-NAME = fakes.INSTANCE + '.disk0'
 GRANULE = rig.GRANULE
 
 
-class Port(built.Port):
-    """As compute.disk_filler: with what the replica has."""
-
-    def watch(self, target):
-        self.resume = self._test.kept.take(replica_objects.DedupTakeRequest(
-            instance_uuid=fakes.INSTANCE, migration_uuid=fakes.MIGRATION,
-            target=target))
-        return self._test.watchings.watch(watch_objects.DedupWatchRequest(
-            instance_uuid=fakes.INSTANCE, migration_uuid=fakes.MIGRATION,
-            target=target, resume=self.resume or None,
-            above_base=bool(self._test.backing)))
-
-
-class KeptTest(built.BuiltCase):
-
-    def setUp(self):
-        super().setUp()
-        self.agents.watch_disk.side_effect = (
-            lambda ctxt, host, request: self.watchings.watch(request))
-        self.agents.forget_disks.side_effect = (
-            lambda ctxt, host, migration: self.watchings.forget(migration))
-        self.read = []
-        self.order = []
-        self.between = lambda offset: None
-        self.inverted = False
-        real = scan.scan
-
-        def scanned(disk, clear, pace, wanted, *args):
-            self.read.append(0)
-            one = _Reader(self, disk, clear)
-            return real(one, one.clear, pace, self.counted(wanted), *args)
-
-        patcher = mock.patch.object(watchings.scan, 'scan', scanned)
-        patcher.start()
-        self.addCleanup(patcher.stop)
-
-    def counted(self, wanted):
-        for offset, length in wanted:
-            self.read[-1] += length
-            self.order.append((offset // GRANULE, -(-length // GRANULE)))
-            yield offset, length
-
-    def restart(self):
-        super().restart()
-        self.kept = replicas.Replicas(
-            str(self.directory / 'replicas'), 1 << 30, self.fillings,
-            self.index, lambda instance: False, self.agents, 1e-6)
-        # its thread does not run: refreshes come when the test has them
-        os.makedirs(self.directory / 'replicas', exist_ok=True)
-
-    def prepare(self):
-        watch = self.watchings.watch(watch_objects.DedupWatchRequest(
-            instance_uuid=fakes.INSTANCE, migration_uuid=PREPARATION,
-            target='disk0', replica=True))
-        self.kept.prepare({}, replica_objects.DedupPrepareRequest(
-            lease=3600.0, data=watch.data,
-            fill=disk_objects.DedupFillRequest(
-                instance_uuid=fakes.INSTANCE, migration_uuid=PREPARATION,
-                project_id='p1', target='disk0', size=watch.size,
-                image=disk_objects.DedupImageFile(path='-', format='raw'),
-                granularity=watch.granularity, watch=watch.watch,
-                source='source', source_blocks=True)))
-        self.done()
-
-    def done(self):
-        self.eventually(lambda: self.listed().state != 'running',
-                        'the replica is made')
-        self.assertEqual(('done', ''),
-                         (self.listed().state, self.listed().reason))
-        # take note of it
-        with mock.patch.object(self.kept, '_refresh'):
-            self.kept.refresh()
-
-    def listed(self):
-        (found,) = self.kept.list().replicas
-        return found
-
-    def refresh(self):
-        self.kept.refresh()
-        self.done()
-
-    def write(self, granule, value, count=1):
-        self.rig_.io('write', '-q', '-P', value, granule * GRANULE,
-                     count * GRANULE)
-
-    def assert_current(self):
-        """Every byte of the replica is that of the disk."""
-        self.assertTrue(
-            (self.directory / 'replicas' / NAME).read_bytes()
-            == (self.directory / 'source.img').read_bytes())
-
-    def migrate(self):
-        """Migrate; return bytes mirrored, and granules that differ."""
-        found = self.build(port=Port(self))
-        self.assertEqual('', found.reason)
-        copied = self.mirror()
-        self.assertEqual('used', self.rig_.query().state)
-        return copied, self.rig_.differing()
+class KeptTest(kept.KeptCase):
 
     def test_kept_current(self):
         """Only what was written is read, from refresh to refresh."""
@@ -157,7 +54,7 @@ class KeptTest(built.BuiltCase):
         self.assertEqual(2 * GRANULE, self.read.pop())
         # both, and the canary's granule if it is another
         self.assertLessEqual(copied, 3 * GRANULE)
-        self.assertEqual('', self.kept._all()[NAME].watch)
+        self.assertEqual('', self.kept._all()[kept.NAME].watch)
 
     def test_nothing_written(self):
         self.flat()
@@ -191,7 +88,7 @@ class KeptTest(built.BuiltCase):
         self.write(30, 0)
         self.refresh()
         self.write(20, 9)
-        found = self.build(port=Port(self))
+        found = self.build(port=kept.Port(self))
         self.assertEqual('', found.reason)
         self.assertLessEqual(self.mirror(sync='top'), 4 * GRANULE)
         self.assert_same(self.rig_)
@@ -252,7 +149,7 @@ class KeptTest(built.BuiltCase):
         self.inverted = True
         self.refresh_with_write()
         self.inverted = False
-        self.assertEqual('', self.build(port=Port(self)).reason)
+        self.assertEqual('', self.build(port=kept.Port(self)).reason)
         # all but the canary's granule is taken for proven
         self.assertEqual(case.SIZE % GRANULE, self.rig_.query().dirty)
         here, there = ((self.directory / name).read_bytes()
@@ -278,7 +175,7 @@ class KeptTest(built.BuiltCase):
             self.prepare()
             for _ in range(3):
                 self.refresh()
-            found = self.build(port=Port(self))
+            found = self.build(port=kept.Port(self))
             self.rig_.start_target()
             mark = self.rig_.begin_mirror()
         finally:
@@ -317,7 +214,7 @@ class KeptTest(built.BuiltCase):
         self.flat()
         self.prepare()
         with mock.patch.object(watchings, '_resumed', return_value=None):
-            found = self.build(port=Port(self))
+            found = self.build(port=kept.Port(self))
         self.assertEqual('', found.reason)
         # from the replica, but compared
         self.assertEqual(case.SIZE, self.read[-1])
@@ -381,7 +278,7 @@ class KeptTest(built.BuiltCase):
         self.flat()
         self.prepare()
         self.write(3, 5)
-        port = Port(self)
+        port = kept.Port(self)
         watch = port.watch('disk0')
         self.assertNotEqual('', port.resume)
         self.assertEqual('', self.kept.take(
@@ -409,7 +306,7 @@ class KeptTest(built.BuiltCase):
         self.flat()
         self.prepare()
         self.write(3, 5)
-        port = Port(self)
+        port = kept.Port(self)
         state, done = port.state, []
 
         def ending(target, wait):
@@ -431,7 +328,7 @@ class KeptTest(built.BuiltCase):
         """It clears nothing after the next one has begun."""
         self.flat()
         self.watchings.watch(watch_objects.DedupWatchRequest(
-            instance_uuid=fakes.INSTANCE, migration_uuid=PREPARATION,
+            instance_uuid=fakes.INSTANCE, migration_uuid=kept.PREPARATION,
             target='disk0', replica=True))
         (watching,) = self.watchings._watched.values()
         with mock.patch.object(scan, 'STEP', GRANULE):
@@ -453,7 +350,7 @@ class KeptTest(built.BuiltCase):
         """One replica of a disk is kept current."""
         self.flat()
         self.prepare()
-        note = self.kept._all()[NAME]
+        note = self.kept._all()[kept.NAME]
         other = watch_objects.DedupWatchRequest(
             instance_uuid=fakes.INSTANCE, migration_uuid=fakes.MIGRATION,
             target='disk0', replica=True, resume='0' * 64)
@@ -464,73 +361,4 @@ class KeptTest(built.BuiltCase):
         self.watchings.watch(other)
         self.kept.refresh()
         self.assertIn('replica on another host', self.listed().reason)
-        self.assertEqual(note.watch, self.kept._all()[NAME].watch)
-
-    @contextlib.contextmanager
-    def forked(self, function):
-        """Run a function, and what it begins, in a process of its own.
-
-        It calls agents through this one.
-        """
-        context = multiprocessing.get_context('fork')
-        here, there = context.Pipe()
-
-        def call(method, ctxt, host, request):
-            with guard:
-                there.send((method, host, request.obj_to_primitive()))
-                return objects.DedupObject.obj_from_primitive(there.recv())
-
-        def work():
-            for method in 'watch_disk', 'channel_offer':
-                getattr(self.agents, method).side_effect = (
-                    lambda *args, method=method: call(method, *args))
-            function()
-            threading.Event().wait()
-
-        def serve():
-            with contextlib.suppress(EOFError):
-                while True:
-                    method, host, request = here.recv()
-                    here.send(getattr(self.agents, method)(
-                        {}, host, objects.DedupObject.obj_from_primitive(
-                            request)).obj_to_primitive())
-
-        guard = threading.Lock()
-        process = context.Process(target=work)
-        process.start()
-        there.close()
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.join()
-            thread.join()
-
-
-class _Reader:
-    """An nbd.NBD that has the guest write between clearing and reading."""
-
-    def __init__(self, test, disk, clear):
-        self._test = test
-        self._disk = disk
-        self._clear = clear
-        self._left = None
-
-    def __getattr__(self, name):
-        return getattr(self._disk, name)
-
-    def clear(self, offset, length):
-        if self._test.inverted:
-            self._left = offset, length
-        else:
-            self._clear(offset, length)
-            self._test.between(offset)
-
-    def pread(self, length, offset):
-        found = self._disk.pread(length, offset)
-        if self._left:
-            self._test.between(offset)
-            self._clear(*self._left)
-        return found
+        self.assertEqual(note.watch, self.kept._all()[kept.NAME].watch)
