@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two agents and the disk of a QEMU, without Nova and libvirt."""
 
+import contextlib
 import importlib.util
+import threading
 import unittest
 from unittest import mock
 
@@ -139,6 +141,50 @@ class BuiltCase(case.SeedCase):
                             spec.Disk(path=target), (source, 'raw'),
                             (target, 'raw'))
         self.rig_.start(target=False)
+
+    def overlay(self):
+        """Likewise with overlays over a base that both have."""
+        base = self.raw('base.img', self.random(seed=2))
+        source, target = (self.images.overlay(base, 'raw', name)
+                          for name in ('source.qcow2', 'target.qcow2'))
+        self.image = disk_objects.DedupImageFile(path=str(target),
+                                                 format='qcow2')
+        self.backing = [disk_objects.DedupImageFile(path=str(base),
+                                                    format='raw')]
+        self.rig_ = rig.Rig(
+            self, self.binary,
+            self.images.disk((base, 'raw'), (source, 'qcow2')),
+            self.images.disk((base, 'raw'), (target, 'qcow2')),
+            (source, 'qcow2'), (target, 'qcow2'))
+        self.rig_.start(target=False)
+
+    @contextlib.contextmanager
+    def written_to(self):
+        """Write all the time, in a part that the destination has."""
+        stop = threading.Event()
+
+        def write():
+            number = 0
+            while not stop.is_set():
+                number += 1
+                self.rig_.io('aio_write', '-q', '-P', number % 250 + 1,
+                             number * 7 % 40 * 4096, 4096)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def finish(self, mark):
+        """End a mirror after writes, with the seed that it had."""
+        self.rig_.io('aio_flush')
+        self.rig_.ready(mark)
+        self.assertEqual('used', self.rig_.query().state)
+        self.rig_.finish_mirror(mark)
+        self.assert_same(self.rig_)
 
     def build(self, always=True, port=None):
         """Run the task; return the report of the disk."""

@@ -9,7 +9,6 @@ from nova_dedup_migrate.agent import errors
 from nova_dedup_migrate.agent import fillings
 from nova_dedup_migrate.agent import watchings
 from nova_dedup_migrate.operations import operation as operations
-from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import watch_objects
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import errors as storage_errors
@@ -60,48 +59,18 @@ class BuiltTest(built.BuiltCase):
         self.assert_same(self.rig_)
 
     def test_written_while_it_is_built(self):
-        """Again and again, in a part that the destination has."""
+        """Again and again."""
         self.flat()
-        stop = threading.Event()
-
-        def write():
-            number = 0
-            while not stop.is_set():
-                number += 1
-                self.rig_.io('aio_write', '-q', '-P', number % 250 + 1,
-                             number * 7 % 40 * 4096, 4096)
-
-        thread = threading.Thread(target=write)
-        thread.start()
-        try:
+        with self.written_to():
             found = self.build()
             self.rig_.start_target()
             mark = self.rig_.begin_mirror()
-        finally:
-            stop.set()
-            thread.join()
         self.assertEqual('', found.reason)
-        self.rig_.io('aio_flush')
-        self.rig_.ready(mark)
-        self.assertEqual('used', self.rig_.query().state)
-        self.rig_.finish_mirror(mark)
-        self.assert_same(self.rig_)
+        self.finish(mark)
 
     def test_overlay(self):
         """Its base is there; of the top image much is near."""
-        base = self.raw('base.img', self.random(seed=2))
-        source, target = (self.images.overlay(base, 'raw', name)
-                          for name in ('source.img', 'target.img'))
-        self.image = disk_objects.DedupImageFile(path=str(target),
-                                                 format='qcow2')
-        self.backing = [disk_objects.DedupImageFile(path=str(base),
-                                                    format='raw')]
-        self.rig_ = rig.Rig(
-            self, self.binary,
-            self.images.disk((base, 'raw'), (source, 'qcow2')),
-            self.images.disk((base, 'raw'), (target, 'qcow2')),
-            (source, 'qcow2'), (target, 'qcow2'))
-        self.rig_.start(target=False)
+        self.overlay()
         for number in 3, 9, 20:
             self.rig_.io('write', '-q', '-s', self.directory / 'held.img',
                          number * 65536, 65536)

@@ -11,7 +11,6 @@ from unittest import mock
 
 from nova_dedup_migrate.agent import errors
 from nova_dedup_migrate.agent import watchings
-from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import replica_objects
 from nova_dedup_migrate.rpc import watch_objects
 from nova_dedup_migrate.storage import blocks
@@ -68,19 +67,7 @@ class KeptTest(kept.KeptCase):
 
     def test_overlay(self):
         """A flat replica of a disk that is an overlay again."""
-        base = self.raw('base.img', self.random(seed=2))
-        source, target = (self.images.overlay(base, 'raw', name)
-                          for name in ('source.qcow2', 'target.qcow2'))
-        self.image = disk_objects.DedupImageFile(path=str(target),
-                                                 format='qcow2')
-        self.backing = [disk_objects.DedupImageFile(path=str(base),
-                                                    format='raw')]
-        self.rig_ = rig.Rig(
-            self, self.binary,
-            self.images.disk((base, 'raw'), (source, 'qcow2')),
-            self.images.disk((base, 'raw'), (target, 'qcow2')),
-            (source, 'qcow2'), (target, 'qcow2'))
-        self.rig_.start(target=False)
+        self.overlay()
         for granule, value in (3, 5), (9, 0), (20, 7):
             self.write(granule, value, 2)
         self.prepare()
@@ -93,7 +80,8 @@ class KeptTest(kept.KeptCase):
         self.assertLessEqual(self.mirror(sync='top'), 4 * GRANULE)
         self.assert_same(self.rig_)
         # what the base has was not written to the overlay
-        self.assertLess(os.stat(target).st_blocks * 512, case.SIZE // 2)
+        self.assertLess(os.stat(self.image.path).st_blocks * 512,
+                        case.SIZE // 2)
 
     def test_written_often_is_read_last(self):
         self.flat()
@@ -160,33 +148,15 @@ class KeptTest(kept.KeptCase):
 
     def test_guest_writes_all_the_time(self):
         self.flat()
-        stop = threading.Event()
-
-        def write():
-            number = 0
-            while not stop.is_set():
-                number += 1
-                self.rig_.io('aio_write', '-q', '-P', number % 250 + 1,
-                             number * 7 % 40 * 4096, 4096)
-
-        thread = threading.Thread(target=write)
-        thread.start()
-        try:
+        with self.written_to():
             self.prepare()
             for _ in range(3):
                 self.refresh()
             found = self.build(port=kept.Port(self))
             self.rig_.start_target()
             mark = self.rig_.begin_mirror()
-        finally:
-            stop.set()
-            thread.join()
         self.assertEqual('', found.reason)
-        self.rig_.io('aio_flush')
-        self.rig_.ready(mark)
-        self.assertEqual('used', self.rig_.query().state)
-        self.rig_.finish_mirror(mark)
-        self.assert_same(self.rig_)
+        self.finish(mark)
 
     def test_qemu_is_restarted(self):
         """Its watch is gone: all of the disk is read and compared."""
