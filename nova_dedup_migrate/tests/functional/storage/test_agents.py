@@ -19,6 +19,7 @@ from nova_dedup_migrate.agent import replicas
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import replica_objects
+from nova_dedup_migrate.storage import bitmap
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import scan
 from nova_dedup_migrate.storage.channel import services
@@ -58,7 +59,7 @@ class AgentsTest(world.Case):
         self.hold('neighbour', 'other', self.data[150:220], 'p1')
         self.disk = memory.Disk(bytearray(self.plain))
         self.proven = []
-        self.written = None
+        self.written = bitmap.Bitmap(-(-len(self.plain) // 65536))
         self.cached = {}
         self.image = self.create('target', 'raw', len(self.plain))
         self.agents = mock.create_autospec(api.AgentAPI, instance=True)
@@ -294,7 +295,8 @@ class AgentsTest(world.Case):
         reply = self.finish(source_blocks=True, neighbours=[], images=[])
         self.assertEqual('done', reply.state)
         self.assertEqual(len(self.plain), sum(self.bytes(reply).values()))
-        self.assertGreater(self.bytes(reply)['local'],
+        found = self.bytes(reply)
+        self.assertGreater(found['local'] + found['replica'],
                            self.count(self.data) // 2)
         self.check()
 
