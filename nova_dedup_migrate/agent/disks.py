@@ -65,7 +65,7 @@ class Disks:
             options.replicas_path, options.replicas_max_bytes,
             self.fillings, self._index,
             functools.partial(_is_here, libvirt), api,
-            options.replicas_interval)
+            options.replicas_interval, libvirt.is_busy)
         self._indexer = indexer.Indexer(
             self._index, lambda: {**self.owners.files(),
                                   **self.replicas.files()},

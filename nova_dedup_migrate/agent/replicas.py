@@ -101,12 +101,13 @@ class Replicas:
     :param is_here: whether an instance runs on this host
     :param api: of the agents
     :param interval: seconds between two refreshes of one, 0: none
+    :param is_busy: whether a migration is under way here
     """
 
     def __init__(self, directory: str, max_bytes: int,
                  filled: fillings.Fillings, index: store.Index,
                  is_here: Callable[[str], bool], api: rpc_api.AgentAPI,
-                 interval: float) -> None:
+                 interval: float, is_busy: Callable[[], bool]) -> None:
         self._directory = directory
         self._max_bytes = max_bytes
         self._fillings = filled
@@ -114,6 +115,7 @@ class Replicas:
         self._is_here = is_here
         self._api = api
         self._interval = interval
+        self._is_busy = is_busy
         #: name -> why the last refresh did not begin
         self._reasons: dict[str, str] = {}
         self._guard = threading.RLock()
@@ -189,8 +191,8 @@ class Replicas:
     def refresh(self) -> None:
         """Begin to make one replica current, if the time has come.
 
-        One at a time, that which was begun first: they share this host's
-        disks and link.
+        One at a time, that which was begun first, and none while a
+        migration is under way: they share this host's disks and link.
         """
         with self._guard:
             notes = self._all()
@@ -207,7 +209,8 @@ class Replicas:
                 self._let_go(name, note)
             elif note.refreshed and not (
                     0 <= now - note.begun < self._interval):
-                self._refresh(name, note)
+                if not self._is_busy():
+                    self._refresh(name, note)
                 return
 
     def _refresh(self, name: str, note: Note) -> None:

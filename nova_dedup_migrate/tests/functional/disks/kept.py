@@ -69,7 +69,8 @@ class KeptCase(built.BuiltCase):
         super().restart()
         self.kept = replicas.Replicas(
             str(self.directory / 'replicas'), 1 << 30, self.fillings,
-            self.index, lambda instance: False, self.agents, 1e-6)
+            self.index, lambda instance: False, self.agents, 1e-6,
+            lambda: False)
         # its thread does not run: refreshes come when the test has them
         os.makedirs(self.directory / 'replicas', exist_ok=True)
 

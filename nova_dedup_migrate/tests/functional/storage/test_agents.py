@@ -277,7 +277,7 @@ class AgentsTest(world.Case):
         kept = replicas.Replicas(
             str(self.directory / 'replicas'), 1 << 30, self.fillings,
             self.indexes['destination'], lambda instance: False,
-            self.agents, 0.0)
+            self.agents, 0.0, lambda: False)
         kept.start()
         self.addCleanup(kept.stop)
         self.watch(send=True)

@@ -42,6 +42,7 @@ class ReplicasTest(base.TestCase):
         self.here = set()
         self.api = mock.create_autospec(api.AgentAPI, instance=True)
         self.interval = 600.0
+        self.busy = False
         self.data = os.urandom(2 * BLOCK)
         self.replicas = self.open()
 
@@ -49,7 +50,7 @@ class ReplicasTest(base.TestCase):
         return replicas.Replicas(str(self.directory), max_bytes,
                                  self.filled, self.index,
                                  self.here.__contains__, self.api,
-                                 self.interval)
+                                 self.interval, lambda: self.busy)
 
     def fill(self, ctxt, request, replica=False):
         self.request = request
@@ -232,6 +233,17 @@ class ReplicasTest(base.TestCase):
         self.state('done')
         self.replicas.refresh()
         self.assertEqual('vdb', self.request.target)
+
+    def test_refreshed_after_a_migration(self):
+        self.done()
+        self.age(1000)
+        self.watched()
+        self.busy = True
+        self.replicas.refresh()
+        self.api.watch_disk.assert_not_called()
+        self.busy = False
+        self.replicas.refresh()
+        self.api.watch_disk.assert_called_once()
 
     def test_source_does_not_answer(self):
         self.done()
