@@ -56,7 +56,7 @@ class Disks:
         self.fillings = fillings.Fillings(
             self.channel, self._index, api, roots, options.journals_path,
             options.storage_reserved_bytes, options.storage_daemon,
-            self.owners.cached)
+            self.owners.cached, options.replicas_path)
         self.watchings = watchings.Watchings(
             lambda uuid: libvirt_guests.LibvirtGuest(libvirt.host, uuid),
             self.channel, options.disk_read_rate or float('inf'))
@@ -64,7 +64,8 @@ class Disks:
         self.replicas = replicas.Replicas(
             options.replicas_path, options.replicas_max_bytes,
             self.fillings, self._index,
-            functools.partial(_is_here, libvirt))
+            functools.partial(_is_here, libvirt), api,
+            options.replicas_interval, libvirt.is_busy)
         self._indexer = indexer.Indexer(
             self._index, lambda: {**self.owners.files(),
                                   **self.replicas.files()},

@@ -192,6 +192,12 @@ class Endpoint:
         return self._disks.replicas.prepare(ctxt, request)
 
     @messaging.expose
+    def take_replica(self, ctxt: Any,
+                     request: replica_objects.DedupTakeRequest) -> str:
+        _check(request, replica_objects.DedupTakeRequest)
+        return self._disks.replicas.take(request)
+
+    @messaging.expose
     def list_replicas(self, ctxt: Any) -> replica_objects.DedupReplicas:
         return self._disks.replicas.list()
 

@@ -25,6 +25,7 @@ from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.storage import bitmap
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import errors as storage_errors
+from nova_dedup_migrate.storage import identity
 from nova_dedup_migrate.storage import journal as journals
 from nova_dedup_migrate.storage import layers
 from nova_dedup_migrate.storage import rebuild
@@ -48,8 +49,12 @@ MAX_RUNNING = 16
 MAX_KNOWN = 1024
 #: Runs for one disk, if the connection to the source breaks.
 ATTEMPTS = 3
-#: Seconds after which the journal of a migration is removed.
+#: End of the name of a journal that a replica had.
+TAKEN = '.taken'
+#: Seconds after which a journal that nobody has used is removed.
 JOURNAL_AGE = 24 * 3600.0
+#: What a replica costs to read: a file of this host.
+_REPLICA = sources.Cost(rate=500e6, latency=0.002)
 
 
 class Fillings:
@@ -63,13 +68,15 @@ class Fillings:
     :param reserve: bytes that stay free in the file system of a disk
     :param program: path of qemu-storage-daemon
     :param cached: returns the path of a cached image, see owners.Owners
+    :param replicas: directory of the replicas
     """
 
     def __init__(self, channel: disk_channel.DiskChannel,
                  index: store.Index, api: rpc_api.AgentAPI,
                  roots: Sequence[str], directory: str,
                  reserve: int, program: str,
-                 cached: Callable[[str], str | None]) -> None:
+                 cached: Callable[[str], str | None],
+                 replicas: str) -> None:
         self.channel = channel
         self.index = index
         self.api = api
@@ -77,6 +84,9 @@ class Fillings:
         self.reserve = reserve
         self.program = program
         self.cached = cached
+        #: path of a replica -> the file as it was left
+        self.left: dict[str, identity.Identity] = {}
+        self._replicas = replicas
         self._directory = directory
         self._guard = threading.Lock()
         self._known: dict[tuple[str, str], _Filling] = {}
@@ -97,10 +107,38 @@ class Fillings:
         for filling in fillings:
             filling.wait(None)
 
-    def fill(self, ctxt: object, request: disk_objects.DedupFillRequest
-             ) -> disk_objects.DedupFillingReply:
+    def replica(self, instance: str, target: str) -> str:
+        """Return the path of the replica of a disk."""
+        return os.path.join(self._replicas, '%s.%s' % (instance, target))
+
+    def hand_over(self, preparation: str, target: str, migration: str
+                  ) -> bool:
+        """Let a migration begin with the journal of a replica.
+
+        The replica has none any more, also after a crash of the host: the
+        migration clears bits of the same watch.
+
+        :returns: whether there was one
+        """
+        self._halt(preparation)
+        try:
+            os.rename(self._journal((preparation, target)),
+                      self._journal((migration, target)) + TAKEN)
+        except FileNotFoundError:
+            return False
+        fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        return True
+
+    def fill(self, ctxt: object, request: disk_objects.DedupFillRequest,
+             replica: bool = False) -> disk_objects.DedupFillingReply:
         """Begin to build a disk, or return how far it is.
 
+        :param replica: whether it is a replica: it is brought up to date
+            if it is done, and keeps its journal
         :raises FillRefused:
         """
         key = (request.migration_uuid, request.target)
@@ -110,9 +148,11 @@ class Fillings:
                 reason='python3-libnbd is not installed on this host')
         with self._guard:
             filling = self._known.get(key)
-            if filling is None or filling.failed:
+            if filling is None or filling.failed or (
+                    replica and not filling.running):
                 self._check_room(request)
-                filling = _Filling(self, ctxt, request, self._journal(key))
+                filling = _Filling(self, ctxt, request, self._journal(key),
+                                   replica)
                 self._known[key] = filling
                 filling.start()
         return filling.reply(0.0)
@@ -150,6 +190,15 @@ class Fillings:
 
     def abort(self, migration: str) -> None:
         """Stop the work for a migration and forget it."""
+        self._halt(migration)
+        with contextlib.suppress(FileNotFoundError):
+            for name in os.listdir(self._directory):
+                if name.partition('.')[0] == migration:
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(os.path.join(self._directory, name))
+
+    def _halt(self, migration: str) -> None:
+        """Stop the work for a migration; its journals stay."""
         with self._guard:
             fillings = [filling for key, filling in self._known.items()
                         if key[0] == migration]
@@ -159,28 +208,19 @@ class Fillings:
         for filling in fillings:
             filling.abort()
             filling.wait(None)
-            filling.remove_journal()
-        self._remove_journals(migration)
-
-    def _remove_journals(self, migration: str) -> None:
-        """Remove those of an agent that was killed, too."""
-        with contextlib.suppress(FileNotFoundError):
-            for name in os.listdir(self._directory):
-                if name.partition('.')[0] == migration:
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(os.path.join(self._directory, name))
 
 
 class _Filling:
     """One disk, in a thread of its own."""
 
     def __init__(self, owner: Fillings, ctxt: object,
-                 request: disk_objects.DedupFillRequest, journal: str
-                 ) -> None:
+                 request: disk_objects.DedupFillRequest, journal: str,
+                 replica: bool) -> None:
         self._owner = owner
         self._ctxt = ctxt
         self._request = request
         self._journal = journal
+        self._replica = replica
         self._ended = threading.Event()
         self._aborted = threading.Event()
         self._run: rebuild.Rebuild | None = None
@@ -214,10 +254,6 @@ class _Filling:
 
     def wait(self, seconds: float | None) -> None:
         self._ended.wait(seconds)
-
-    def remove_journal(self) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._journal)
 
     def reply(self, wait: float) -> disk_objects.DedupFillingReply:
         """Return how far it is, after wait seconds or at its end."""
@@ -264,9 +300,11 @@ class _Filling:
             LOG.exception('Disk %s of instance %s is not built here',
                           request.target, request.instance_uuid)
         finally:
-            if not self._failure or not os.path.exists(request.image.path):
+            if not os.path.exists(request.image.path) or not (
+                    self._failure or self._replica):
                 # Nothing is to be resumed.
-                self.remove_journal()
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._journal)
             self._seconds = time.monotonic() - self._begun
             self._ended.set()
 
@@ -276,27 +314,59 @@ class _Filling:
             channel = self._connect(request.source, request.target)
             stack.callback(channel.close)
             self._channel = channel
+            written = None
+            self._adopt()
+            if os.path.exists(self._journal):
+                # The source takes it for a beginning of writing, too.
+                written = channel.written(-(-request.size
+                                            // request.granularity))
             run = rebuild.Rebuild(
                 self._disk(), self._sources(),
                 rebuild.Limits(seconds=request.seconds,
                                reserve=owner.reserve),
                 self._note, self._index, request.reuse, owner.program,
-                owner.roots)
+                owner.roots, self._replica,
+                owner.left.pop(request.image.path, None))
             self._run = run
             if self._aborted.is_set():
                 raise storage_errors.Aborted(path=request.image.path)
             rebuilt = run.run(lambda ranges: channel.manifest(
-                bitmap.of_extents(ranges, blocks.BLOCK, request.size)))
-            channel.proven(rebuilt.proven, rebuilt.canary)
+                bitmap.of_extents(ranges, blocks.BLOCK, request.size)),
+                written)
+            if rebuilt.canary is None:
+                owner.left[request.image.path] = rebuilt.identity
+                # It is in use, however little the guest writes.
+                os.utime(self._journal)
+            else:
+                channel.proven(rebuilt.proven, rebuilt.canary)
             self._rebuilt = rebuilt
+
+    def _adopt(self) -> None:
+        """Begin with the journal of a replica, if it was handed over."""
+        request, taken = self._request, self._journal + TAKEN
+        try:
+            there = os.stat(request.image.path)
+            journals.hand_over(taken, self._journal, request.size,
+                               (there.st_dev, there.st_ino),
+                               bytes.fromhex(request.watch))
+        except FileNotFoundError:
+            pass
+        except (OSError, storage_errors.JournalUnusable) as error:
+            LOG.warning('Disk %s of instance %s: the journal of its replica '
+                        'is of no use, so all of the disk is compared: %s',
+                        request.target, request.instance_uuid, error)
+            os.unlink(taken)
 
     def _index(self, journal: journals.Journal) -> None:
         """Enter what was built into the index: nothing has to be read.
 
-        In a qcow2 image blocks are elsewhere than in the disk.
+        In a qcow2 image blocks are elsewhere than in the disk.  What
+        changes in a replica is left to the sweep of the indexer.
         """
         request = self._request
-        if request.image.format == 'raw':
+        if request.image.format == 'raw' and not (
+                self._replica
+                and self._owner.index.file(request.image.path)):
             found = fingerprints.of_journal(journal, os.stat(
                 request.image.path))
             self._owner.index.add(request.image.path, request.project_id,
@@ -330,6 +400,8 @@ class _Filling:
                          path, request.target, error)
                 continue
             found.append(image.ImageSource([layer], request.size))
+        if not self._replica:
+            found += self._from_replica()
         for host in request.neighbours:
             found.append(neighbour.NeighbourSource(
                 functools.partial(self._connect_source, host, None)))
@@ -337,6 +409,20 @@ class _Filling:
             found.append(source.SourceSource(functools.partial(
                 self._connect_source, request.source, request.target)))
         return found
+
+    def _from_replica(self) -> list[sources.Source]:
+        request, owner = self._request, self._owner
+        path = owner.replica(request.instance_uuid, request.target)
+        try:
+            return [image.ImageSource(
+                [layers.FileLayer(path, owner.roots)], request.size,
+                name='replica', cost=_REPLICA)]
+        except FileNotFoundError:
+            return []
+        except (OSError, paths.PathRefused) as error:
+            LOG.warning('Replica %s is not read for disk %s: %s', path,
+                        request.target, error)
+            return []
 
     def _connect_source(self, host: str, target: str | None
                         ) -> client.Channel:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 import time
 
 import libvirt
@@ -15,6 +16,7 @@ from nova_dedup_migrate.agent import local
 from nova_dedup_migrate.hypervisor import libvirt_monitor
 from nova_dedup_migrate.identity import answer
 from nova_dedup_migrate.rpc import objects
+from nova_dedup_migrate.rpc import replica_objects
 
 _MIB = 1 << 20
 
@@ -22,19 +24,23 @@ _MIB = 1 << 20
 class HostReports:
     """:param conf: with conf.libvirt and conf.dedup_migrate
     :param release: of this package
+    :param replicas: returns those of this host
     """
 
     def __init__(self, conf: cfg.ConfigOpts, release: str,
                  guests: local.LocalLibvirt,
                  emulators: emulator.Emulators,
                  samples: guest_samples.GuestSamples,
-                 links: link_rates.LinkRates) -> None:
+                 links: link_rates.LinkRates,
+                 replicas: Callable[[], list[replica_objects.DedupReplica]]
+                 ) -> None:
         self._conf = conf
         self._release = release
         self._guests = guests
         self._emulators = emulators
         self._samples = samples
         self._links = links
+        self._replicas = replicas
 
     def make(self, waiting: int) -> objects.DedupHostReport:
         """Return a DedupHostReport of now.
@@ -53,7 +59,8 @@ class HostReports:
                 '[dedup_migrate] enabled is off on this host'),
             max_outbound=self._conf.max_concurrent_live_migrations,
             link_rate=self._links.best(), options=self._options(),
-            guests=self._guest_samples(), waiting_reports=waiting)
+            guests=self._guest_samples(), waiting_reports=waiting,
+            replicas=self._replicas())
 
     def _options(self) -> objects.DedupMigrationOptions:
         nova, ours = self._conf.libvirt, self._conf.dedup_migrate

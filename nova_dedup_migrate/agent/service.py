@@ -75,7 +75,8 @@ class AgentService:
                 store, engine_api.EngineAPI.from_conf(conf, transport),
                 conf.host, host_report.HostReports(
                     conf, release, self._libvirt, self._emulators, samples,
-                    links).make)
+                    links, lambda: self._disks.replicas.list().replicas
+                    ).make)
         receiver = link.Receiver(
             options.probe_address or conf.libvirt.live_migration_inbound_addr
             or conf.my_ip, ports, conf.host, self._libvirt.is_busy)

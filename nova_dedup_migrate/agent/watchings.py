@@ -16,6 +16,13 @@
 A disk that is not to be built after all is released: its mirror is then an
 ordinary one.  As soon as its manifest was read that is not possible.
 
+The watch of a replica goes on between two refreshes, and the migration
+resumes it.  Its token is in QEMU only, so it also does if this agent is
+restarted meanwhile, and does not if QEMU is.
+
+A watch has one reader: a clearing by one that was given up, after the next
+has read the range, would lose the writes between them.
+
 One disk of a guest is read at a time: QEMU has one NBD server.
 """
 
@@ -36,6 +43,7 @@ from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import decode
 from nova_dedup_migrate.hypervisor import disk_export
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
+from nova_dedup_migrate.hypervisor import watching
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.rpc import watch_objects
 from nova_dedup_migrate.storage import bitmap
@@ -43,6 +51,7 @@ from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import canary as canaries
 from nova_dedup_migrate.storage import errors as storage_errors
 from nova_dedup_migrate.storage import extents
+from nova_dedup_migrate.storage import order
 from nova_dedup_migrate.storage import pacing
 from nova_dedup_migrate.storage import scan
 from nova_dedup_migrate.storage.channel import services
@@ -91,10 +100,16 @@ class Watchings:
                 reason='the Python module of libnbd is missing: install '
                 'python3-libnbd')
         with _refusing(request.target, request.instance_uuid):
-            found = Watching(self._guest(request.instance_uuid),
-                             request.target, request.above_base, self._rate)
+            guest = self._guest(request.instance_uuid)
+            if request.replica:
+                self._give_way(key, guest, request)
+            found = Watching(guest, request.target, request.above_base,
+                             self._rate, request.resume, request.replica)
             try:
-                reply = found.reply(*found.sample())
+                # What a replica has of a disk needs no estimate.
+                reply = found.reply(*(
+                    () if request.replica and found.resumed
+                    else found.sample()))
             except BaseException:
                 found.forget()
                 raise
@@ -102,6 +117,21 @@ class Watchings:
             before.close()
         self._channel.add_disk(*key, found.service())
         return reply
+
+    def _give_way(self, key: tuple[str, str], guest: hypervisor.Guest,
+                  request: watch_objects.DedupWatchRequest) -> None:
+        """:raises WatchRefused: somebody else needs the disk's watch"""
+        with self._guard:
+            taken = any(
+                other != key and other[1] == request.target
+                and each.guest.name == guest.name
+                and (request.resume is not None or not each.replica)
+                for other, each in self._watched.items())
+        if taken:
+            raise errors.WatchRefused(
+                target=request.target, instance=request.instance_uuid,
+                reason='it is watched for a migration, or for a replica on '
+                'another host')
 
     def _replace(self, key: tuple[str, str], found: Watching
                  ) -> list[Watching]:
@@ -181,24 +211,33 @@ class Watching:
     :param target: of the disk, as Guest.disks names it
     :param above_base: whether only the top image is copied
     :param rate: bytes a second that it is read at most
+    :param resume: SHA-256 of the token of a watch that goes on if there is
+        one; otherwise a new one begins
+    :param replica: whether it is for a replica
     :raises HypervisorError: it cannot be watched
     """
 
     def __init__(self, guest: hypervisor.Guest, target: str,
-                 above_base: bool, rate: float) -> None:
+                 above_base: bool, rate: float, resume: str | None = None,
+                 replica: bool = False) -> None:
         self.guest = guest
+        self.replica = replica
         try:
             device = guest.disks()[target]
         except KeyError:
             raise hypervisor_errors.OptionError(
                 option='target', value=target,
                 reason='the guest has no such disk') from None
-        self.watch = guest.watch_disk(device)
+        before = _resumed(guest, device, resume) if resume else None
+        self.resumed = before is not None
+        self.watch = before or guest.watch_disk(device)
         self._export = exports.Export(
             lambda: guest.exported_disk(self.watch.node_name))
         self._above_base = above_base
         self._rate = rate
         self._closed = threading.Event()
+        self._clearing = threading.Lock()
+        self._scans = 0
         #: whether somebody may fill a target
         self.was_read = False
         self._proven: bitmap.Bitmap | None = None
@@ -208,7 +247,7 @@ class Watching:
         return services.DiskService(
             self.watch.size, self.scan,
             exports.ExportedSource(self._export, self.watch.size),
-            self.prove)
+            self.prove, self.written)
 
     def sample(self) -> tuple[int, list[str]]:
         """Return the bytes of data, estimated, and digests of some."""
@@ -236,17 +275,37 @@ class Watching:
 
     def scan(self, wanted: list[tuple[int, int]]) -> Iterator[bytes]:
         """Yield the manifest of ranges; see storage.scan."""
+        with self._clearing:
+            self._scans += 1
+            number = self._scans
+
         def clear(offset: int, length: int) -> None:
-            if self._closed.is_set():
-                raise storage_errors.DiskUnreadable(
-                    reason='it is not watched any more')
-            self.guest.clear_disk(self.watch.token, offset, length)
+            with self._clearing:
+                if self._closed.is_set() or number != self._scans:
+                    raise storage_errors.DiskUnreadable(
+                        reason='it is not watched any more, or read by '
+                        'another connection')
+                self.guest.clear_disk(self.watch.token, offset, length)
 
         self.was_read = True
         pace = pacing.Pacer(Latency(self.guest), self._rate, self._closed)
         with self._export.connect() as handle:
-            yield from scan.scan(handle, clear, pace, wanted,
-                                 self._above_base, self.watch.granularity)
+            yield from scan.scan(
+                handle, clear, pace, order.hot_last(
+                    wanted, self.watch.size, self.watch.granularity, clear,
+                    self.written), self._above_base, self.watch.granularity)
+
+    def written(self) -> bitmap.Bitmap:
+        """Return the granules that the guest has written, or never read.
+
+        A destination that needs them may write to its target next.
+        """
+        self.was_read = True
+        try:
+            return bitmap.Bitmap(self.watch.granules,
+                                 self.guest.dirty_granules(self.watch))
+        except hypervisor_errors.HypervisorError as error:
+            raise storage_errors.DiskUnreadable(reason=error) from error
 
     def prove(self, proven: bitmap.Bitmap, canary: canaries.Canary) -> None:
         """Keep what the destination has proven."""
@@ -277,18 +336,20 @@ class Watching:
             state=watch.state,
             reason=(watch.reason or '')[:objects.MAX_REASON],
             size=watch.size, granularity=watch.granularity,
-            watch=hashlib.sha256(watch.token.encode()).hexdigest(),
+            watch=_name(watch),
             proven=watch.proven, dirty=watch.dirty, written=watch.written,
             data=data, sample=sample or [])
 
     def close(self) -> None:
-        """Stop reading it."""
-        self._closed.set()
+        """Stop reading it; nothing is cleared afterwards."""
+        with self._clearing:
+            self._closed.set()
         self.guest.close()
 
     def forget(self) -> None:
         """Stop reading it; have QEMU forget it, if there is one still."""
-        self._closed.set()
+        with self._clearing:
+            self._closed.set()
         try:
             disk_export.stop_left(self.guest)
             self.guest.drop_disk(self.watch.token)
@@ -296,6 +357,20 @@ class Watching:
             LOG.debug('The watch of disk %s of guest %s is not there any '
                       'more: %s', self.watch.device, self.guest.name, error)
         self.guest.close()
+
+
+def _name(watch: watching.DiskWatch) -> str:
+    """Return what names a watch outside of this host."""
+    return hashlib.sha256(watch.token.encode()).hexdigest()
+
+
+def _resumed(guest: hypervisor.Guest, device: str, name: str
+             ) -> watching.DiskWatch | None:
+    for each in guest.disk_watches():
+        if (each.device == device and each.state == watching.WATCHING
+                and _name(each) == name):
+            return each
+    return None
 
 
 class Latency:

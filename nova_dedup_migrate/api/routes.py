@@ -110,5 +110,5 @@ ROUTES = (
           'List the engines', schemas.SERVICES),
     Route('GET', '/v1/replicas', 'replicas:list', hosts.replicas,
           'List prepared replicas of disks', schemas.REPLICAS,
-          schemas.PAGE),
+          schemas.REPLICAS_QUERY),
 )

@@ -14,6 +14,7 @@ from typing import Any
 from nova_dedup_migrate.db import drains
 from nova_dedup_migrate.db import estimates
 from nova_dedup_migrate.db import migrations
+from nova_dedup_migrate.rpc import disk_objects
 
 Schema = dict[str, Any]
 
@@ -148,9 +149,11 @@ _SERVICE = _object(id=UUID, binary=_TEXT, host=_TEXT,
                    state=_choice('up', 'down'), release=_TEXT,
                    started_at=_TIME, seen_at=_TIME)
 
-_REPLICA = _object(server_id=UUID, host=_TEXT, disk=_TEXT,
-                   state=_TEXT, total_bytes=_or_null(_COUNT),
-                   remaining_bytes=_or_null(_COUNT))
+_REPLICA = _object(server_id=UUID, host=_TEXT, source=_TEXT, disk=_TEXT,
+                   state=_choice(*disk_objects.STATES), reason=_TEXT,
+                   total_bytes=_COUNT, allocated_bytes=_COUNT,
+                   share=_or_null(_NUMBER), refreshed_at=_or_null(_TIME),
+                   expires_at=_TIME)
 
 _LINKS = _list(_object(rel=_choice('next'), href=_TEXT))
 
@@ -190,6 +193,7 @@ MIGRATIONS_QUERY: Schema = {
     'server': UUID,
     'project': {'type': 'string', 'minLength': 1, 'maxLength': 255},
     'drain': UUID, 'changes-since': _TIME}
+REPLICAS_QUERY: Schema = {**PAGE, 'host': HOST, 'server': UUID}
 ESTIMATES_QUERY: Schema = {**PAGE, 'state': _choice(*estimates.STATES)}
 DRAINS_QUERY: Schema = {**PAGE, 'state': _choice(*drains.STATES),
                         'host': HOST}

@@ -71,8 +71,9 @@ def guest(description: str) -> Guest:
 class Prepare(command.Command):
     """Build the disks of an instance on another host before it migrates.
 
-    Run it on the host of the instance.  Run again, it brings the replicas up
-    to date; only what has changed is sent.
+    Run it on the host of the instance.  The other host refreshes the replicas
+    from time to time.  Run again, it compares all of them; only what has
+    changed is sent.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -91,15 +92,15 @@ class Prepare(command.Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         with agents.open_agents(self.app.options) as (api, conf):
             found = self._guest(conf, parsed_args.server)
-            preparation = str(uuid.uuid4())
             for target in found.targets:
                 work = _Preparation(api, conf.host, parsed_args,
-                                    found, preparation, target)
+                                    found, str(uuid.uuid4()), target)
                 try:
                     work.run()
-                finally:
+                except BaseException:
                     # The destination first: it is the one who reads.
                     work.end()
+                    raise
 
     @staticmethod
     def _guest(conf: Any, server: str) -> Guest:
@@ -151,7 +152,8 @@ class _Preparation:
                                      watch_objects.DedupWatchRequest(
                                          instance_uuid=self._server,
                                          migration_uuid=self._preparation,
-                                         target=self._target))
+                                         target=self._target,
+                                         replica=True))
         fill = disk_objects.DedupFillRequest(
             instance_uuid=self._server, migration_uuid=self._preparation,
             project_id=self._guest.project, images=self._guest.images,
@@ -178,7 +180,7 @@ class _Preparation:
                      for each in reply.sources))
 
     def end(self) -> None:
-        """Have both hosts forget the work; the replica stays."""
+        """Have both hosts forget the work; what there is stays."""
         for host, call in ((self._host, self._api.abort_filling),
                            (self._source, self._api.forget_disks)):
             try:
@@ -202,14 +204,15 @@ class List(lister.Lister):
         with agents.open_agents(self.app.options) as (api, conf):
             found = api.list_replicas({}, parsed_args.host or conf.host)
         return (('instance', 'disk', 'state', 'done', 'size', 'allocated',
-                 'source', 'expires', 'reason'),
+                 'source', 'refreshed', 'expires', 'reason'),
                 [(each.instance_uuid, each.target, each.state,
                   columns.share(each.done / each.total if each.total
                                 else None),
                   columns.size(each.size), columns.size(each.allocated),
                   each.source,
-                  columns.time(datetime.datetime.fromtimestamp(
-                      each.expires, datetime.timezone.utc)),
+                  columns.time(_time(each.refreshed) if each.refreshed
+                               else None),
+                  columns.time(_time(each.expires)),
                   columns.text(each.reason))
                  for each in found.replicas])
 
@@ -234,6 +237,10 @@ class Cancel(command.Command):
                 server=parsed_args.server,
                 reason='host %s has no replica of it' % host)
         LOG.info('%d replicas are removed from host %s', count, host)
+
+
+def _time(seconds: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
 
 
 def _uuid(text: str) -> str:

@@ -28,6 +28,7 @@ from nova_dedup_migrate.planner import disks as planner_disks
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import objects as rpc_objects
+from nova_dedup_migrate.rpc import replica_objects
 from nova_dedup_migrate.rpc import watch_objects
 from nova_dedup_migrate.storage import blocks
 
@@ -100,12 +101,19 @@ class DiskFiller:
         return tuple(self._files)
 
     def watch(self, target: str) -> watch_objects.DedupWatchReply:
+        # The replica first: QEMU's record of writes goes on for one only.
+        resume = self._agents.take_replica(
+            self._context, self._operation.destination,
+            replica_objects.DedupTakeRequest(
+                instance_uuid=self._instance.uuid,
+                migration_uuid=self._operation.migration_uuid,
+                target=target))
         return self._agents.watch_disk(
             self._context, self._operation.source,
             watch_objects.DedupWatchRequest(
                 instance_uuid=self._instance.uuid,
                 migration_uuid=self._operation.migration_uuid,
-                target=target,
+                target=target, resume=resume or None,
                 above_base=bool(self._files[target].backing)))
 
     def facts(self, target: str, watch: watch_objects.DedupWatchReply
@@ -127,7 +135,8 @@ class DiskFiller:
             link_rate=configured or survey.link_rate
             or self._link_rate(self._operation.destination),
             read_rate=CONF.dedup_migrate.disk_read_rate or None,
-            write_rate=survey.disk_write_rate)
+            write_rate=survey.disk_write_rate,
+            current=1 - min(watch.dirty, watch.size) / max(1, watch.size))
 
     def build(self, target: str, watch: watch_objects.DedupWatchReply,
               seconds: float) -> None:

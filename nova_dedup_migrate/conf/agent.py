@@ -118,6 +118,15 @@ ALL_OPTS = [
         min=0,
         help='Bytes that all replicas of this host may take. 0: none are '
              'made.'),
+    cfg.FloatOpt(
+        'replicas_interval',
+        default=600.0,
+        min=0.0,
+        help='Seconds between two refreshes of each replica of this host: '
+             'what its instance has written since is read again at the '
+             'source, at the rate of disk_read_rate and channel_rate there. '
+             'One replica is refreshed at a time. 0: replicas are not '
+             'refreshed, and QEMU does not go on recording writes.'),
     cfg.StrOpt(
         'storage_daemon',
         default='qemu-storage-daemon',

@@ -28,6 +28,7 @@ from nova_dedup_migrate.engine import summary
 from nova_dedup_migrate.reports import codec
 from nova_dedup_migrate.reports import report as reports
 from nova_dedup_migrate.rpc import objects
+from nova_dedup_migrate.rpc import replica_objects  # noqa: F401 registers
 
 LOG = logging.getLogger(__name__)
 

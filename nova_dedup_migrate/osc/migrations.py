@@ -206,8 +206,20 @@ class ListServices(base.Lister):
 class ListReplicas(base.Lister):
     """List prepared replicas of disks"""
 
-    names = ('server_id', 'host', 'disk', 'state', 'total_bytes',
-             'remaining_bytes')
+    names = ('server_id', 'host', 'disk', 'state', 'share', 'total_bytes',
+             'refreshed_at', 'expires_at')
+    more = ('source', 'allocated_bytes', 'reason')
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        for name, text in (('host', 'where they are'),
+                           ('server', 'UUID of the server')):
+            parser.add_argument('--' + name, metavar=name.upper(),
+                                help='only those with this: ' + text)
+        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Any:
-        return self.listed(parsed_args, self.proxy.replicas())
+        query = {name: getattr(parsed_args, name)
+                 for name in ('host', 'server')
+                 if getattr(parsed_args, name) is not None}
+        return self.listed(parsed_args, self.proxy.replicas(**query))

@@ -146,6 +146,7 @@ class Replica(_Resource):
     resources_key = 'replicas'
     base_path = '/replicas'
     allow_list = True
+    _query_mapping = resource.QueryParameters('host', 'server')
 
 
 class Proxy(proxy.Proxy):
@@ -215,8 +216,8 @@ class Proxy(proxy.Proxy):
     def services(self) -> Iterator[Service]:
         return self._list(Service)
 
-    def replicas(self) -> Iterator[Replica]:
-        return self._list(Replica)
+    def replicas(self, **query: Any) -> Iterator[Replica]:
+        return self._list(Replica, **query)
 
 
 DESCRIPTION = service_description.ServiceDescription(

@@ -4,8 +4,9 @@
 ::
 
     ordinary   data / link
-    built      the longer of reading the data at the source and writing it
-               at the destination, both at the same time; then
+    built      the longer of reading the data at the source, but what a
+               replica has current, and writing it at the destination,
+               both at the same time; then
                (what is not near + what the guest has written) / link
 
 An overlay over a base that both hosts have holds little that is anywhere
@@ -42,6 +43,8 @@ class DiskFacts:
     :ivar link_rate: bytes/s, None: not known
     :ivar read_rate: limit of reading at the source, None: none
     :ivar write_rate: bytes/s the guest writes, None: not known
+    :ivar current: share of the disk that a replica at the destination has
+        as it is now: it is not read at the source
     """
 
     data: float
@@ -50,6 +53,7 @@ class DiskFacts:
     link_rate: float | None = None
     read_rate: float | None = None
     write_rate: float | None = None
+    current: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,10 +79,12 @@ def decide(known: DiskFacts, min_gain: float, always: bool = False
     :param always: build it whatever is predicted
     """
     link = known.link_rate or LINK_RATE
-    near = known.found / known.sampled if known.sampled else 0.0
+    near = max(known.current, known.found / known.sampled
+               if known.sampled else 0.0)
     stock = known.data / link
     build = SET_UP + max(
-        known.data / min(READ_RATE, known.read_rate or READ_RATE),
+        (1 - known.current) * known.data / min(
+            READ_RATE, known.read_rate or READ_RATE),
         near * known.data / BUILD_RATE)
     written = min((known.write_rate or 0.0) * build * AMPLIFICATION,
                   known.data)

@@ -77,8 +77,8 @@ class AgentAPI:
       forget_guest.
     * 1.1 - channel_offer, fill_disk, filling, abort_filling,
       set_public_images, watch_disk, arm_disk, release_disk,
-      forget_disks, have_blocks, prepare_disk, list_replicas,
-      cancel_replicas.
+      forget_disks, have_blocks, prepare_disk, take_replica,
+      list_replicas, cancel_replicas.
 
     A method that needs a later version checks can_send_version() and
     falls back on an earlier one, with its objects as that version had
@@ -303,6 +303,17 @@ class AgentAPI:
         """
         return self._call(ctxt, host, 'prepare_disk',
                           disk_objects.DedupFillingReply, self._timeout,
+                          '1.1', request=request)
+
+    def take_replica(self, ctxt: Any, host: str,
+                     request: replica_objects.DedupTakeRequest) -> str:
+        """Have a migration's disk begin with what the replica has proven.
+
+        The replica is not kept current any more until it was read anew.
+
+        :returns: the watch that is to go on; '' if there is none
+        """
+        return self._call(ctxt, host, 'take_replica', str, self._timeout,
                           '1.1', request=request)
 
     def list_replicas(self, ctxt: Any, host: str

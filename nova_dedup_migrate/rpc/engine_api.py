@@ -10,6 +10,7 @@ from nova_dedup_migrate import deadline
 from nova_dedup_migrate.conf import upgrade_levels
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects
+from nova_dedup_migrate.rpc import replica_objects  # noqa: F401 registers
 from nova_dedup_migrate.rpc import transport as rpc_transport
 
 _BUS = deadline.Runner('the message bus', 4)

@@ -33,6 +33,8 @@ MAX_IDENTIFIERS = 16
 MAX_MIGRATIONS = 1024
 #: Guests of a host.
 MAX_GUESTS = 4096
+#: Replicas of one host.
+MAX_REPLICAS = 1024
 #: Characters of a report; one has some ten thousand.
 MAX_REPORT = 2 * 1024 * 1024
 #: 256 bits in hexadecimal.
@@ -477,6 +479,9 @@ class DedupHostReport(DedupObject):
         'guests': fields.ObjectsField('DedupGuestSample', MAX_GUESTS),
         # reports that no engine has got yet
         'waiting_reports': fields.CountField(default=0),
+        # of disks of other hosts' instances, see rpc.replica_objects
+        'replicas': fields.ObjectsField('DedupReplica', MAX_REPLICAS,
+                                        default=[]),
     }
 
 

@@ -12,9 +12,6 @@ from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import fields
 from nova_dedup_migrate.rpc import objects
 
-#: Replicas of one host.
-MAX_REPLICAS = 1024
-
 
 @base.VersionedObjectRegistry.register
 class DedupPrepareRequest(objects.DedupObject):
@@ -30,6 +27,19 @@ class DedupPrepareRequest(objects.DedupObject):
         'data': fields.CountField(fields.MAX_OFFSET),
         # seconds until it is removed
         'lease': fields.NumberField(),
+    }
+
+
+@base.VersionedObjectRegistry.register
+class DedupTakeRequest(objects.DedupObject):
+    """A migration is to begin with what a replica has."""
+
+    VERSION = '1.0'
+
+    fields = {
+        'instance_uuid': fields.UUIDField(),
+        'migration_uuid': fields.UUIDField(),
+        'target': fields.TextField(64),
     }
 
 
@@ -53,6 +63,8 @@ class DedupReplica(objects.DedupObject):
         'allocated': fields.CountField(fields.MAX_OFFSET),
         # seconds since 1970
         'expires': fields.NumberField(),
+        # the same, when it was begun to make it as it is; 0: never done
+        'refreshed': fields.NumberField(default=0.0),
     }
 
 
@@ -61,6 +73,6 @@ class DedupReplicas(objects.DedupObject):
     VERSION = '1.0'
 
     fields = {
-        'replicas': fields.ObjectsField('DedupReplica', MAX_REPLICAS,
+        'replicas': fields.ObjectsField('DedupReplica', objects.MAX_REPLICAS,
                                         default=[]),
     }

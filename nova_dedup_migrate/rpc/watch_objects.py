@@ -30,6 +30,12 @@ class DedupWatchRequest(objects.DedupObject):
         'target': fields.TextField(64),
         # whether only the top image is copied
         'above_base': fields.FlagField(default=False),
+        # for a replica: neither a migration nor, if it is to resume, another
+        # replica loses its watch for it
+        'replica': fields.FlagField(default=False),
+        # the watch that the destination has a journal of: goes on if QEMU
+        # has it still
+        'resume': fields.optional(fields.TextField, 64, objects.HEX_256),
     }
 
 

@@ -27,6 +27,9 @@ again, for a later pass.  From then on a write that came before it is
 recorded nowhere else.  So a pass begins with begin_pass(), which empties
 the slots of its blocks and returns when that is on the disk, and only then
 is the source called.
+
+For the same reason a watch has one journal.  That of a replica is handed
+over to the migration, and the replica has none any more.
 """
 
 from __future__ import annotations
@@ -73,6 +76,7 @@ class Journal:
                              % (WATCH, blocks.MAX_SIZE))
         self.path = path
         self._size = size
+        self._watch = watch
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
                            | os.O_NOFOLLOW, 0o600)
         try:
@@ -171,6 +175,11 @@ class Journal:
             self.forget(first, count)
         os.fdatasync(self._fd)
 
+    def set_target(self, target: tuple[int, int]) -> None:
+        """Be the journal of another target; none of it is proven there."""
+        self._write(_header(self._size, target, self._watch), 0)
+        os.fdatasync(self._fd)
+
     def _write(self, data: bytes, offset: int) -> None:
         view = memoryview(data)
         while view:
@@ -179,6 +188,35 @@ class Journal:
 
     def close(self) -> None:
         os.close(self._fd)
+
+
+def hand_over(path: str, new: str, size: int, target: tuple[int, int],
+              watch: bytes) -> None:
+    """Make the journal of a replica that of a migration's target.
+
+    Its blocks are not there yet: who opens it finds that when it compares.
+
+    :param path: is renamed to new
+    :param target: (device, inode) numbers of the migration's
+    :raises JournalUnusable: it is damaged, in use, or of another disk or
+        watch
+    :raises OSError: as open(2)
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        there = os.pread(fd, _HEADER.size + blocks.DIGEST, 0)
+    finally:
+        os.close(fd)
+    if len(there) != _HEADER.size + blocks.DIGEST:
+        raise errors.JournalUnusable(path=path,
+                                     reason='its header is damaged')
+    *_, device, inode, _ = _HEADER.unpack_from(there)
+    journal = Journal(path, size, (device, inode), watch)
+    try:
+        journal.set_target(target)
+    finally:
+        journal.close()
+    os.rename(path, new)
 
 
 def _header(size: int, target: tuple[int, int], watch: bytes) -> bytes:

@@ -3,7 +3,9 @@
 
 ::
 
-    journal: what an earlier run proved -> read from the target, compared
+    journal: what the guest has written since an earlier run is forgotten
+    journal: what that run proved -> read from the target, compared; what
+             is not there is fetched by its digest
     journal: the blocks of this pass are forgotten, on the disk
     source:  clears, reads, streams the manifest of these blocks
       each block: fetched from a source -> written -> read back -> SHA-256
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Sequence
 import concurrent.futures
 import contextlib
@@ -114,7 +117,8 @@ class Rebuilt:
 
     :ivar proven: a bit for each granule that is equal to the source's
         disk as it was when its bit was cleared
-    :ivar canary: random bytes, in a granule that is not proven
+    :ivar canary: random bytes, in a granule that is not proven; None in
+        a replica
     :ivar identity: of the target, to be checked again before it is used
     :ivar sources: bytes proven by source; 'zero' neither read nor
         written, 'kept' was there, 'absent' is in the base
@@ -123,7 +127,7 @@ class Rebuilt:
     """
 
     proven: bitmap.Bitmap
-    canary: canaries.Canary
+    canary: canaries.Canary | None
     identity: identity.Identity
     sources: dict[str, int]
     left: dict[str, str]
@@ -142,6 +146,10 @@ class Rebuild:
         may have the content already
     :param program: path of qemu-storage-daemon
     :param roots: directories that images may be in; None: any
+    :param replica: whether it is a replica, which no mirror writes to: it
+        has no canary
+    :param trusted: the target after an earlier run of this process: if it
+        has not changed, what the journal has is not read again
     """
 
     def __init__(self, disk: Disk, sources: Sequence[base.Source],
@@ -150,7 +158,10 @@ class Rebuild:
                  on_filled: Callable[[journals.Journal], None] | None = None,
                  reuse: bool = False,
                  program: str = 'qemu-storage-daemon',
-                 roots: paths.Roots = None) -> None:
+                 roots: paths.Roots = None, replica: bool = False,
+                 trusted: identity.Identity | None = None) -> None:
+        self._replica = replica
+        self._trusted = trusted
         self._disk = disk
         self._limits = limits or Limits()
         self._report = progress
@@ -174,7 +185,8 @@ class Rebuild:
         """Build what is not proven yet.
 
         :param written: granules that the guest has written since an
-            earlier run with the same watch and journal
+            earlier run with the same watch and journal; what the journal
+            has of them is forgotten
         :raises StorageError: nothing can be used; what was proven is in
             the journal
         """
@@ -197,13 +209,19 @@ class Rebuild:
                 daemon, self._disk.size, journal, self._fetcher,
                 self._limits.threads, self._reuse))
             self._check(target)
-            self._resume(target)
-            self._fill(target, open_manifest, written)
+            if written is not None:
+                target.begin_pass(list(self._blocks(written)))
+            if self._trusted == there:
+                target.trust()
+            else:
+                self._resume(target)
+            self._fill(target, open_manifest)
             if self._on_filled is not None:
                 self._on_filled(journal)
             proven = target.proven.coarser(
                 self._disk.granularity // blocks.BLOCK)
-            canary = target.place_canary(proven, self._disk.granularity)
+            canary = None if self._replica else target.place_canary(
+                proven, self._disk.granularity)
             target.close()
             daemon.close()
             same = identity.Identity.of(daemon.path)
@@ -224,9 +242,9 @@ class Rebuild:
             for first, count in target.recorded()
             for at in range(first, first + count, targets.STEP)))
 
-    def _fill(self, target: targets.Target, open_manifest: OpenManifest,
-              written: bitmap.Bitmap | None) -> None:
-        wanted = self._wanted(target.proven, written)
+    def _fill(self, target: targets.Target, open_manifest: OpenManifest
+              ) -> None:
+        wanted = self._wanted(target.proven)
         runs = list(wanted.runs())
         self._total = wanted.count()
         if not runs:
@@ -239,24 +257,24 @@ class Rebuild:
             for record in manifest.parse(read, self._disk.size, wanted)
             for part in targets.parts(record)))
 
-    def _wanted(self, proven: bitmap.Bitmap, written: bitmap.Bitmap | None
-                ) -> bitmap.Bitmap:
+    def _wanted(self, proven: bitmap.Bitmap) -> bitmap.Bitmap:
         """Return the blocks of this pass, whole granules."""
-        disk = self._disk
-        granules = proven.coarser(disk.granularity // blocks.BLOCK)
         wanted = bitmap.Bitmap(proven.size)
         wanted.set(0, wanted.size)
-        for offset, length in granules.extents(disk.granularity, disk.size):
-            wanted.clear(offset // blocks.BLOCK, blocks.count(length))
-        if written is not None:
-            if written.size != granules.size:
-                raise ValueError('the bitmap of what was written has %d '
-                                 'bits instead of %d'
-                                 % (written.size, granules.size))
-            for offset, length in written.extents(disk.granularity,
-                                                  disk.size):
-                wanted.set(offset // blocks.BLOCK, blocks.count(length))
+        for first, count in self._blocks(proven.coarser(
+                self._disk.granularity // blocks.BLOCK)):
+            wanted.clear(first, count)
         return wanted
+
+    def _blocks(self, granules: bitmap.Bitmap) -> Iterator[tuple[int, int]]:
+        """Yield (first, count) of the blocks of granules."""
+        disk = self._disk
+        if granules.size != -(-disk.size // disk.granularity):
+            raise ValueError('a bitmap of granules has %d bits instead of '
+                             '%d' % (granules.size,
+                                     -(-disk.size // disk.granularity)))
+        for offset, length in granules.extents(disk.granularity, disk.size):
+            yield offset // blocks.BLOCK, blocks.count(length)
 
     def _spread(self, target: targets.Target, work: Iterable[tuple]
                 ) -> None:

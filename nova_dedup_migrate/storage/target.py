@@ -13,6 +13,8 @@ import queue
 import threading
 from typing import Self
 
+import numpy
+
 from nova_dedup_migrate.storage import bitmap
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import canary as canaries
@@ -102,21 +104,50 @@ class Target:
         return self._journal.recorded()
 
     def verify(self, first: int, count: int) -> int:
-        """Prove again blocks that the journal has; return count."""
+        """Prove again, or fetch, blocks that the journal has; return count."""
         slots = self._journal.slots(first, count)
         if all(slot == journals.EMPTY for slot in slots):
             return count
         try:
             with self._connection() as handle:
                 good = self._compare(handle, first, slots)
+                for value, index, length in _runs(good):
+                    if value:
+                        self._prove(first + index, length, 'kept')
+                    else:
+                        self._restore(handle, first + index,
+                                      slots[index:index + length])
         except nbd.Error as error:
             raise self._failure(error) from error
-        for value, index, length in _runs(good):
-            if value:
-                self._prove(first + index, length, 'kept')
-            else:
-                self._journal.forget(first + index, length)
         return count
+
+    def _restore(self, handle: nbd.NBD, first: int, slots: list[bytes]
+                 ) -> None:
+        """Fetch blocks that the target lacks, by digests of the journal.
+
+        The digests are those of the source's disk, whether or not this
+        target ever had the blocks.
+        """
+        for known, index, length in _runs([
+                slot not in (journals.EMPTY, ABSENT) for slot in slots]):
+            at = first + index
+            if known:
+                self._fill_data(handle, manifest.Record(
+                    manifest.DIGESTS, at, length,
+                    b''.join(slots[index:index + length])))
+            for number in range(at, at + length):
+                if not self.proven[number]:
+                    self._journal.forget(number, 1)
+
+    def trust(self) -> None:
+        """Take what the journal has for proven: nobody else has written."""
+        for first, slots in self._journal.proven():
+            used = numpy.frombuffer(slots, numpy.uint8).reshape(
+                -1, blocks.DIGEST).any(axis=1)
+            bounds = numpy.flatnonzero(numpy.diff(
+                used, prepend=False, append=False)).tolist()
+            for start, end in zip(bounds[::2], bounds[1::2], strict=True):
+                self._prove(first + start, end - start, 'kept')
 
     def _compare(self, handle: nbd.NBD, first: int, slots: list[bytes]
                  ) -> list[bool]:

@@ -104,6 +104,8 @@ def fill(guest: hypervisor.Guest, record: watches.Record,
     built = build.run(lambda extents: _Manifest(
         _manifest(watch.size, source, clean)).read)
     built.identity.check(image.path)
+    # Only a replica has none.
+    assert built.canary is not None
     armed = guest.arm_disk(watch.token, bytes(built.proven),
                            built.canary.offset, built.canary.data)
     return Filled(watch.size, armed.proven, source.fetched, sampled,

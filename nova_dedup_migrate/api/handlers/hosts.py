@@ -52,13 +52,29 @@ def services(request: requests.Request) -> requests.Response:
 
 def replicas(request: requests.Request) -> requests.Response:
     """Those that agents have reported; a page is one of hosts."""
+    host, server = (request.query.get(name) for name in ('host', 'server'))
     with request.database.read() as session:
-        page = hosts.find(session, request.marker, request.limit)
-    found = [{**one, 'host': row['name']} for row in page.rows
-             for one in row['facts'].get('replicas', ())]
-    made = request.page('replicas', pages.Page(list(found), page.marker),
-                        dict)
-    return requests.Response(made)
+        page = pages.Page([hosts.get(session, host)], None) if host else (
+            hosts.find(session, request.marker, request.limit))
+    found: list[Mapping[str, Any]] = [
+        _replica(row['name'], one) for row in page.rows
+        for one in row['facts'].get('replicas', ())
+        if server in (None, one['instance_uuid'])]
+    return requests.Response(request.page(
+        'replicas', pages.Page(found, page.marker), dict))
+
+
+def _replica(host: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """:param facts: fields of rpc.replica_objects.DedupReplica"""
+    total = facts['total']
+    return {
+        'server_id': facts['instance_uuid'], 'host': host,
+        'source': facts['source'], 'disk': facts['target'],
+        'state': facts['state'], 'reason': facts['reason'],
+        'total_bytes': facts['size'], 'allocated_bytes': facts['allocated'],
+        'share': facts['done'] / total if total else None,
+        'refreshed_at': requests.time(facts['refreshed'] or None),
+        'expires_at': requests.time(facts['expires'])}
 
 
 def _response(request: requests.Request, row: Mapping[str, Any]

@@ -107,6 +107,27 @@ class Channel:
         self._streaming = bool(part)
         return part
 
+    def written(self, granules: int) -> bitmap.Bitmap:
+        """Return what the guest has written since it was read last.
+
+        :param granules: bits that it must have
+        """
+        with self._guard:
+            self._send(frames.WRITTEN, b'')
+            data = bytearray()
+            while part := self._answer():
+                data += part
+                if len(data) > frames.bitmap_bytes(granules):
+                    raise errors.ChannelBroken(
+                        reason='a bitmap of %d bits has more than that'
+                        % granules)
+        found = frames.unpack_bitmap(bytes(data))
+        if found.size != granules:
+            raise errors.ChannelBroken(
+                reason='a bitmap of %d bits came instead of %d'
+                % (found.size, granules))
+        return found
+
     def proven(self, proven: bitmap.Bitmap, canary: canaries.Canary) -> None:
         """Send what is proven."""
         self._request(frames.PROVEN, frames.pack_proven(proven, canary))

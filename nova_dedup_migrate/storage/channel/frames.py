@@ -25,6 +25,9 @@ The channel is TLS; both ends show certificates of the cloud's authority
                                             bytes ends it
     4 PROVEN   canary offset 8, canary 512, 16: nothing
                bits 8, bitmap of granules
+    5 WRITTEN  nothing                      16: a part of bits 8, bitmap of
+                                            granules, any number of times;
+                                            one of no bytes ends it
     types of answers: 16 OK, 17 FAILED (a text of at most 1024 bytes)
     block: digest 32, offset 8, length 4
 
@@ -47,10 +50,10 @@ from nova_dedup_migrate.storage.sources import base
 
 MAGIC = b'NDCHAN1\0'
 TICKET = 32
-HAVE, READ, MANIFEST, PROVEN = range(1, 5)
+HAVE, READ, MANIFEST, PROVEN, WRITTEN = range(1, 6)
 OK, FAILED = 16, 17
 MAX_REASON = 1024
-#: Bytes of one part of a manifest.
+#: Bytes of one part of a manifest or bitmap.
 MAX_PART = 64 << 10
 
 HEADER = struct.Struct('>IB')
@@ -67,10 +70,11 @@ LIMITS = {
     READ: base.MAX_BLOCKS * _BLOCK.size,
     MANIFEST: _BITS.size + _MAX_BITS // 8,
     PROVEN: _CANARY.size + _BITS.size + _MAX_BITS // 8,
+    WRITTEN: 0,
     OK: base.MAX_BLOCKS * (blocks.BLOCK + _LENGTH.size),
     FAILED: MAX_REASON,
 }
-REQUESTS = (HAVE, READ, MANIFEST, PROVEN)
+REQUESTS = (HAVE, READ, MANIFEST, PROVEN, WRITTEN)
 
 
 def frame(kind: int, payload: bytes) -> bytes:
@@ -151,6 +155,11 @@ def unpack_bitmap(data: bytes) -> bitmap.Bitmap:
     except (ValueError, struct.error) as error:
         raise errors.ChannelBroken(
             reason='a bitmap is malformed: %s' % error) from error
+
+
+def bitmap_bytes(bits: int) -> int:
+    """Return the bytes of a packed bitmap."""
+    return _BITS.size + -(-bits // 8)
 
 
 def pack_proven(proven: bitmap.Bitmap, canary: canaries.Canary) -> bytes:

@@ -61,17 +61,21 @@ class DiskService(Service):
         length), in an order of its own; see scan.scan
     :param source: reads its blocks; None: they are not sent
     :param on_proven: called when the destination is done
+    :param written: returns the granules that the guest has written since
+        they were read
     """
 
     def __init__(self, size: int,
                  scan: Callable[[list[tuple[int, int]]], Iterator[bytes]],
                  source: base.Source | None,
                  on_proven: Callable[[bitmap.Bitmap, canaries.Canary],
-                                     None]) -> None:
+                                     None],
+                 written: Callable[[], bitmap.Bitmap]) -> None:
         self._size = size
         self._scan = scan
         self._blocks = None if source is None else BlockService(source)
         self._on_proven = on_proven
+        self._written = written
 
     def answer(self, kind: int, payload: bytes) -> Iterator[bytes]:
         if kind == frames.MANIFEST:
@@ -82,8 +86,10 @@ class DiskService(Service):
                     % (wanted.size, blocks.count(self._size)))
             for part in self._scan(list(wanted.extents(blocks.BLOCK,
                                                        self._size))):
-                for at in range(0, len(part), frames.MAX_PART):
-                    yield part[at:at + frames.MAX_PART]
+                yield from _parts(part)
+            yield b''
+        elif kind == frames.WRITTEN:
+            yield from _parts(frames.pack_bitmap(self._written()))
             yield b''
         elif kind == frames.PROVEN:
             self._on_proven(*frames.unpack_proven(payload))
@@ -93,3 +99,8 @@ class DiskService(Service):
         else:
             raise errors.ChannelRefused(
                 host='the source', reason='it does not send blocks')
+
+
+def _parts(data: bytes) -> Iterator[bytes]:
+    for at in range(0, len(data), frames.MAX_PART):
+        yield data[at:at + frames.MAX_PART]

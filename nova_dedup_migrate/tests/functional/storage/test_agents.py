@@ -19,6 +19,7 @@ from nova_dedup_migrate.agent import replicas
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import replica_objects
+from nova_dedup_migrate.storage import bitmap
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import scan
 from nova_dedup_migrate.storage.channel import services
@@ -58,6 +59,7 @@ class AgentsTest(world.Case):
         self.hold('neighbour', 'other', self.data[150:220], 'p1')
         self.disk = memory.Disk(bytearray(self.plain))
         self.proven = []
+        self.written = bitmap.Bitmap(-(-len(self.plain) // 65536))
         self.cached = {}
         self.image = self.create('target', 'raw', len(self.plain))
         self.agents = mock.create_autospec(api.AgentAPI, instance=True)
@@ -70,7 +72,7 @@ class AgentsTest(world.Case):
             self.channels['destination'], self.indexes['destination'],
             self.agents, [str(self.directory)],
             str(self.directory / 'journals'), 0, self.program,
-            self.cached.get)
+            self.cached.get, str(self.directory / 'replicas'))
         found.start()
         self.addCleanup(found.stop)
         return found
@@ -91,7 +93,8 @@ class AgentsTest(world.Case):
             MIGRATION, 'vda', services.DiskService(
                 len(self.plain), scanning or scanned,
                 source.GuestDiskSource(self.disk) if send else None,
-                lambda *args: self.proven.append(args)))
+                lambda *args: self.proven.append(args),
+                lambda: self.written))
 
     def request(self, **changes):
         return disk_objects.DedupFillRequest(**{
@@ -273,7 +276,8 @@ class AgentsTest(world.Case):
         """After a replica the source has no block left to send."""
         kept = replicas.Replicas(
             str(self.directory / 'replicas'), 1 << 30, self.fillings,
-            self.indexes['destination'], lambda instance: False)
+            self.indexes['destination'], lambda instance: False,
+            self.agents, 0.0, lambda: False)
         kept.start()
         self.addCleanup(kept.stop)
         self.watch(send=True)
@@ -291,7 +295,8 @@ class AgentsTest(world.Case):
         reply = self.finish(source_blocks=True, neighbours=[], images=[])
         self.assertEqual('done', reply.state)
         self.assertEqual(len(self.plain), sum(self.bytes(reply).values()))
-        self.assertGreater(self.bytes(reply)['local'],
+        found = self.bytes(reply)
+        self.assertGreater(found['local'] + found['replica'],
                            self.count(self.data) // 2)
         self.check()
 

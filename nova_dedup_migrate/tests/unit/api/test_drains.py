@@ -7,6 +7,7 @@ from nova_dedup_migrate.db import drains
 from nova_dedup_migrate.db import hosts
 from nova_dedup_migrate.db import models
 from nova_dedup_migrate.tests import controller
+from nova_dedup_migrate.tests.unit.reports import samples
 
 ID = '6f0f5d0e-2c5c-4d9c-8d5e-0c7f2f4f9a11'
 OTHER = 'c0a9f1f7-1d33-4d2a-9a3e-1f0b7f1e6d10'
@@ -213,6 +214,28 @@ class HostsTest(controller.ApiTestCase):
     def test_replicas_are_those_of_agents(self):
         self.assertEqual([], self.call('GET', '/v1/replicas',
                                        status=200).json['replicas'])
+        with self.database.write() as session:
+            hosts.put(session, 'compute2', {'replicas': [
+                samples.REPLICA, {**samples.REPLICA, 'refreshed': 0.0,
+                                  'total': 0, 'target': 'vdb'}]})
+        found = self.call('GET', '/v1/replicas').json['replicas']
+        self.assertEqual({
+            'server_id': samples.INSTANCE, 'host': 'compute2',
+            'source': 'compute1', 'disk': 'vda', 'state': 'done',
+            'reason': '', 'total_bytes': 1 << 30,
+            'allocated_bytes': 1 << 20, 'share': 0.5,
+            'refreshed_at': '2001-09-09T01:46:40.000+00:00',
+            'expires_at': '2001-09-10T01:46:40.000+00:00'}, found[0])
+        self.assertEqual((None, None), (found[1]['share'],
+                                        found[1]['refreshed_at']))
+        for query, count in (('host=compute1', 0), ('host=compute2', 2),
+                             ('server=' + samples.INSTANCE, 2),
+                             ('server=' + samples.MIGRATION, 0)):
+            self.assertEqual(count, len(self.call(
+                'GET', '/v1/replicas?' + query, status=200
+                ).json['replicas']), query)
+        self.call('GET', '/v1/replicas?host=other', status=404)
+        self.call('GET', '/v1/replicas?server=x', status=400)
 
     def test_services(self):
         with self.database.write() as session:

@@ -90,11 +90,29 @@ class DiskFillerTest(base.TestCase):
 
     def test_watched_above_the_base(self):
         self.filler.targets()
+        self.agents.take_replica.return_value = ''
         for target, above in ('vda', True), ('vdb', False):
             self.filler.watch(target)
             _, host, request = self.agents.watch_disk.call_args.args
-            self.assertEqual(('here', target, above),
-                             (host, request.target, request.above_base))
+            self.assertEqual(('here', target, above, None),
+                             (host, request.target, request.above_base,
+                              request.resume))
+
+    def test_watch_of_a_replica(self):
+        """It goes on, after the destination has handed its journal over."""
+        self.filler.targets()
+        self.agents.take_replica.return_value = 'ab' * 32
+        self.filler.watch('vda')
+        self.assertEqual(['take_replica', 'watch_disk'], [
+            call[0] for call in self.agents.mock_calls
+            if call[0] in ('take_replica', 'watch_disk')])
+        _, host, request = self.agents.take_replica.call_args.args
+        self.assertEqual(('there', 'vda', fakes.INSTANCE), (
+            host, request.target, request.instance_uuid))
+        self.assertEqual('ab' * 32,
+                         self.agents.watch_disk.call_args.args[2].resume)
+        found = self.filler.facts('vda', self.watched(size=100, dirty=25))
+        self.assertEqual(0.75, found.current)
 
     def test_where_it_is_built(self):
         """Where Nova's pre_live_migration has made the file."""

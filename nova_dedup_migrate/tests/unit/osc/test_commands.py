@@ -112,6 +112,18 @@ class CommandsTest(base.EngineTestCase):
             migrations.ShowHost, 'compute1')['slots']['nova'])
         self.assertEqual([], self.run_command(migrations.ListReplicas))
 
+    def test_replicas(self):
+        with self.database.write() as session:
+            hosts.put(session, 'compute1', {'replicas': [samples.REPLICA]})
+        for arguments, count in (((), 1), (('--host', 'compute1'), 1),
+                                 (('--server', samples.INSTANCE), 1),
+                                 (('--server', samples.MIGRATION), 0)):
+            self.assertEqual(count, len(self.run_command(
+                migrations.ListReplicas, *arguments)), arguments)
+        (found,) = self.run_command(migrations.ListReplicas)
+        self.assertEqual(('vda', 'done', 0.5), (
+            found['disk'], found['state'], found['share']))
+
     def test_estimate(self):
         self.openstack.add('compute1', 2)
         self.start()

@@ -13,7 +13,8 @@ class DecideTest(base.TestCase):
         return disks.decide(
             disks.DiskFacts(data, sampled, found, link_rate=link,
                             write_rate=given.pop('written', None),
-                            read_rate=given.pop('read', None)),
+                            read_rate=given.pop('read', None),
+                            current=given.pop('current', 0.0)),
             0.05, **given)
 
     def test_all_is_near(self):
@@ -45,6 +46,12 @@ class DecideTest(base.TestCase):
         # never more than the whole disk twice
         self.assertLess(self.decide(written=1e15).seconds,
                         2 * self.decide().stock + 20)
+
+    def test_replica(self):
+        """What is current is neither read nor sent."""
+        self.assertFalse(self.decide(read=SLOW).build)
+        self.assertTrue(self.decide(read=SLOW, current=0.99).build)
+        self.assertTrue(self.decide(found=0, current=0.9).build)
 
     def test_slow_reading(self):
         self.assertFalse(self.decide(read=SLOW).build)

@@ -15,6 +15,11 @@ from nova_dedup_migrate.reports import report
 
 MIGRATION = '6f0f5d0e-2c5c-4d9c-8d5e-0c7f2f4f9a11'
 INSTANCE = 'c0a9f1f7-1d33-4d2a-9a3e-1f0b7f1e6d10'
+#: What a host's facts have of a replica: a DedupReplica.
+REPLICA = {'instance_uuid': INSTANCE, 'target': 'vda', 'project_id': 'p1',
+           'source': 'compute1', 'state': 'done', 'reason': '', 'done': 5,
+           'total': 10, 'size': 1 << 30, 'allocated': 1 << 20,
+           'refreshed': 1e9, 'expires': 1e9 + 86400}
 STARTED = 1800000000.0
 
 

@@ -39,7 +39,7 @@ FINGERPRINTS = {
     'DedupGuestReply': '1.0-da11eef3e2fcacb8429a546a77695259',
     'DedupGuestRequest': '1.0-fbb744a0906138ca7dbac84a633685b7',
     'DedupGuestSample': '1.0-2062aba1ab3bc64c342fbba26093766e',
-    'DedupHostReport': '1.0-bd75d7ef4d36fa91314a78e31f4db6f4',
+    'DedupHostReport': '1.0-26e7e041aa5ecfc20ef636b02d25042f',
     'DedupHaveRequest': '1.0-bc6b1fe65dbadbbb4f4a3dd3341c3d7c',
     'DedupImageFile': '1.0-2c7ddc4778e10435f7e53c3ad12e0080',
     'DedupIncomingReply': '1.0-126cab5c5f936b62eea71b16105126cd',
@@ -51,14 +51,15 @@ FINGERPRINTS = {
     'DedupNodeClaim': '1.0-77763d0fb7fd637dab92add1affc6ba5',
     'DedupPrepareRequest': '1.0-91eb65164696524c867b225fba23e64a',
     'DedupPublicImages': '1.0-3da122d7a9744ec8a2b7583a77d9cf87',
-    'DedupReplica': '1.0-19331b40876968b8fe330e7f169d71b7',
+    'DedupReplica': '1.0-5c37e30bf7ae80a44c14f7d8bafaa8e1',
     'DedupReplicas': '1.0-23e6984f0b682bcea10c02a1d8ef82b2',
     'DedupReport': '1.0-2cf164a8286eb7bb025b0e70ae4724ac',
     'DedupSourceBytes': '1.0-df8601bc220f13a4454097326f046c3a',
     'DedupSurveyReply': '1.0-4058934943a559fadfe371ab0c2a05e1',
     'DedupSurveyRequest': '1.0-ce8a640d9ad5000ef168bfaaf8861901',
+    'DedupTakeRequest': '1.0-36e0c1510b7866962a4f35076b087809',
     'DedupWatchReply': '1.0-0c6b50471b2018458375b5fac26e6bf4',
-    'DedupWatchRequest': '1.0-e6cb95018f5e4972f62a661ada188587',
+    'DedupWatchRequest': '1.0-a8e88ee968aaa428436ec97997f1cf1f',
 }
 
 

@@ -80,6 +80,33 @@ class JournalTest(base.TestCase):
             self.assertIn('another ' + match, str(error))
             self.assertIn(self.path, str(error))
 
+    def test_handed_over(self):
+        """All slots, to the target of the same disk and watch only."""
+        one = self.open()
+        one.prove(3, [blocks.digest(b'a')])
+        one.close()
+        new = self.path + '.new'
+        for size, watch in ((SIZE * 2, WATCH), (SIZE, b'v' * 32)):
+            self.assertRaises(errors.JournalUnusable, journal.hand_over,
+                              self.path, new, size, (7, 8), watch)
+        journal.hand_over(self.path, new, SIZE, (7, 8), WATCH)
+        self.assertFalse(os.path.exists(self.path))
+        self.assertRaises(errors.JournalUnusable, journal.Journal, new,
+                          SIZE, (1, 2), WATCH)
+        found = journal.Journal(new, SIZE, (7, 8), WATCH)
+        self.addCleanup(found.close)
+        self.assertEqual([blocks.digest(b'a')], found.slots(3, 1))
+        self.assertRaises(FileNotFoundError, journal.hand_over, self.path,
+                          new, SIZE, (7, 8), WATCH)
+
+    def test_damaged_is_not_handed_over(self):
+        for content in b'', b'x' * 50, b'x' * 200:
+            with open(self.path, 'wb') as file:
+                file.write(content)
+            self.assertRaises(errors.JournalUnusable, journal.hand_over,
+                              self.path, self.path + '.new', SIZE, (7, 8),
+                              WATCH)
+
     def test_in_use(self):
         self.open()
         error = self.assertRaises(errors.JournalUnusable, self.open)

@@ -104,7 +104,8 @@ class SourceSourceTest(conformance.Conformance, ChannelCase):
         disk = memory.Disk(test_sources.disk_of(self.content))
         self.source = source.SourceSource(lambda: self.connect(
             services.DiskService(len(disk.data), None,
-                                 source.GuestDiskSource(disk), None)))
+                                 source.GuestDiskSource(disk), None,
+                                 None)))
         self.addCleanup(self.source.close)
 
 
@@ -118,7 +119,20 @@ class DiskServiceTest(ChannelCase):
             len(self.data),
             lambda ranges: scan.scan(self.disk, lambda *span: None,
                                      wanted=ranges),
-            None, lambda *args: self.proven.append(args)))
+            None, lambda *args: self.proven.append(args),
+            lambda: self.written))
+
+    def test_written(self):
+        self.written = bitmap.Bitmap(frames.MAX_PART * 24)
+        self.written.set(1000, frames.MAX_PART * 16)
+        found = self.channel.written(self.written.size)
+        self.assertEqual(bytes(self.written), bytes(found))
+        # one of another disk
+        for size in (self.written.size - 1, 8, self.written.size + 9):
+            self.assertRaises(errors.ChannelBroken, self.channel.written,
+                              size)
+            if size == 8:
+                break
 
     def test_manifest(self):
         wanted = bitmap.Bitmap(200)
