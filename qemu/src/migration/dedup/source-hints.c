@@ -25,6 +25,7 @@
 
 #define HINTS_US        (1000 * 1000)
 #define AT_ONCE_US      4000            /* with the bitmap's mutex held */
+#define LOOK            65536           /* pages between looks at the clock */
 /* More than any threshold: no synchronisation of the bitmap meanwhile */
 #define PENDING         (INT64_MAX / 2)
 
@@ -72,10 +73,16 @@ bool source_hold_for_hints(void)
     return source_hints_pending();
 }
 
-/* The next one that the destination may not have; false: there is none */
-static bool next_hint(DedupWireHint *w)
+/*
+ * The next ones that the destination may not have, of LOOK pages with a hint;
+ * their number
+ */
+static unsigned next_hints(DedupWireHint *hints)
 {
-    while (src.hints_ram < src.out.rams->len) {
+    unsigned n = 0, looked = 0;
+
+    while (src.hints_ram < src.out.rams->len && looked++ < LOOK &&
+           n < DEDUP_WIRE_MAX_HINTS) {
         DedupRam *dr = g_ptr_array_index(src.out.rams, src.hints_ram);
         uint64_t page = dedup_hint_next(dr, src.hints_page);
         DedupHint h;
@@ -89,29 +96,25 @@ static bool next_hint(DedupWireHint *w)
         src.hints_page = page + 1;
         if (!test_bit(page, dr->told) && dedup_hint_get(dr, page, &h) &&
             src.hint_disk_of_slot[h.slot]) {
-            w->block = dr->index;
-            w->disk = src.hint_disk_of_slot[h.slot] - 1;
-            w->page = page;
-            w->sector = h.sector;
-            w->fingerprint = h.fingerprint;
-            return true;
+            hints[n++] = (DedupWireHint) {
+                .block = dr->index,
+                .disk = src.hint_disk_of_slot[h.slot] - 1,
+                .page = page,
+                .sector = h.sector,
+                .fingerprint = h.fingerprint,
+            };
         }
     }
-    return false;
+    return n;
 }
 
-/* An element of them; false: there are no more */
-static bool send_some(QEMUFile *f, DedupWireHint *hints, uint8_t *buf)
+static void send_hints(QEMUFile *f, const DedupWireHint *hints, unsigned n)
 {
+    g_autofree uint8_t *buf = g_malloc(DEDUP_WIRE_HINTS_BOUND(n));
     uint64_t before = src.fig.record_bytes;
-    unsigned n = 0;
 
-    while (n < DEDUP_WIRE_MAX_HINTS && next_hint(&hints[n])) {
-        n++;
-    }
-    if (!n) {
-        return false;
-    }
+    QEMU_BUILD_BUG_ON(DEDUP_WIRE_HINTS_BOUND(DEDUP_WIRE_MAX_HINTS) >
+                      DEDUP_WIRE_MAX_PAYLOAD);
     if (src.hint_disks) {
         source_send_element(f, DEDUP_ELEMENT_HINT_DISKS,
                             src.hint_disks->data, src.hint_disks->len);
@@ -121,24 +124,24 @@ static bool send_some(QEMUFile *f, DedupWireHint *hints, uint8_t *buf)
                         dedup_encode_hints(buf, hints, n));
     src.fig.hint_pages += n;
     src.fig.hint_bytes += src.fig.record_bytes - before;
-    return true;
 }
 
 bool source_send_hints(QEMUFile *f)
 {
     g_autofree DedupWireHint *hints = NULL;
-    g_autofree uint8_t *buf = NULL;
     int64_t start = now_us();
 
-    QEMU_BUILD_BUG_ON(DEDUP_WIRE_HINTS_BOUND(DEDUP_WIRE_MAX_HINTS) >
-                      DEDUP_WIRE_MAX_PAYLOAD);
     if (!source_hints_pending()) {
         return false;
     }
     hints = g_new(DedupWireHint, DEDUP_WIRE_MAX_HINTS);
-    buf = g_malloc(DEDUP_WIRE_HINTS_BOUND(DEDUP_WIRE_MAX_HINTS));
     while (!migration_rate_exceeded(f) && now_us() - start < AT_ONCE_US) {
-        if (!send_some(f, hints, buf)) {
+        unsigned n = next_hints(hints);
+
+        if (n) {
+            send_hints(f, hints, n);
+        }
+        if (src.hints_ram == src.out.rams->len) {
             src.hints_due = false;
             return false;
         }
