@@ -89,17 +89,20 @@ class HintsTest(case.MigrationCase):
         outcome = self.again(one)
         self.assertEqual(0, outcome.source.record_pages)
 
+    def hints_only(self, one):
+        """Let it complete, without a record; then they are of use."""
+        outcome = one.finish()
+        self.assert_right(outcome)
+        self.assertEqual(0, outcome.source.record_pages)
+        self.assertEqual(len(PAGES), outcome.source.hint_pages)
+        self.assertEqual(len(PAGES), self.again(one).source.storage_pages)
+
     def test_no_records(self):
         """A migration that only compresses keeps the hints."""
         one = self.begun(migration={'records': False,
                                     'compression': {'threads': 1}})
         one.rounds()
-        outcome = one.finish()
-        self.assert_right(outcome)
-        self.assertEqual(0, outcome.source.record_pages)
-        self.assertEqual(len(PAGES), outcome.source.hint_pages)
-        outcome = self.again(one)
-        self.assertEqual(len(PAGES), outcome.source.storage_pages)
+        self.hints_only(one)
 
     def test_written_back_after_it_was_sent(self):
         """The page stays clean; only its hint is new."""
@@ -113,12 +116,7 @@ class HintsTest(case.MigrationCase):
         for number, page in enumerate(PAGES):
             one.guest.write(page, scripted.DATA + number * 8)
         one.rounds()
-        outcome = one.finish()
-        self.assert_right(outcome)
-        self.assertEqual(0, outcome.source.record_pages)
-        self.assertEqual(len(PAGES), outcome.source.hint_pages)
-        outcome = self.again(one)
-        self.assertEqual(len(PAGES), outcome.source.storage_pages)
+        self.hints_only(one)
 
     def test_two_disks(self):
         one = self.rig(drives=2, inject=HUNG)

@@ -128,6 +128,16 @@ size_t dedup_encode_records(uint8_t *out, uint32_t first_id,
     return p - out;
 }
 
+static bool get_context(DedupReader *r, uint32_t *block, uint32_t *disk)
+{
+    uint64_t b = dedup_get_varint(r);
+    uint64_t d = dedup_get_varint(r);
+
+    *block = b;
+    *disk = d;
+    return b < DEDUP_WIRE_MAX_BLOCKS && d < DEDUP_WIRE_MAX_DISKS;
+}
+
 int dedup_decode_records(const uint8_t *buf, size_t len, DedupRecordFunc *fn,
                          void *opaque)
 {
@@ -144,15 +154,9 @@ int dedup_decode_records(const uint8_t *buf, size_t len, DedupRecordFunc *fn,
         uint64_t run = head >> 1;
 
         if (head & 1) {
-            uint64_t block = dedup_get_varint(&r);
-            uint64_t disk = dedup_get_varint(&r);
-
-            if (block >= DEDUP_WIRE_MAX_BLOCKS ||
-                disk >= DEDUP_WIRE_MAX_DISKS) {
+            if (!get_context(&r, &rec.block, &rec.disk)) {
                 return -1;
             }
-            rec.block = block;
-            rec.disk = disk;
             rec.page = rec.sector = 0;
         } else if (first) {
             return -1;
@@ -233,15 +237,9 @@ int dedup_decode_hints(const uint8_t *buf, size_t len, DedupHintFunc *fn,
         uint64_t run = head >> 2;
 
         if (head & 1) {
-            uint64_t block = dedup_get_varint(&r);
-            uint64_t disk = dedup_get_varint(&r);
-
-            if (block >= DEDUP_WIRE_MAX_BLOCKS ||
-                disk >= DEDUP_WIRE_MAX_DISKS) {
+            if (!get_context(&r, &h.block, &h.disk)) {
                 return -1;
             }
-            h.block = block;
-            h.disk = disk;
             h.page = h.sector = 0;
         } else if (first) {
             return -1;
