@@ -142,6 +142,8 @@ class SourceStatistics:
     requested_pages: int = 0
     stale_hints: int = 0
     unresolved_hints: int = 0
+    hint_pages: int = 0
+    hint_bytes: int = 0
     peer_backlog: int = 0
     peer_read_rate: int = 0
     compressed_pages: int = 0
@@ -180,6 +182,8 @@ class IncomingStatistics:
     hurried_reads: int = 0
     nack_digest: int = 0
     nack_io: int = 0
+    hint_pages: int = 0
+    hint_error: str | None = None
     reads: int = 0
     bytes_read: int = 0
     read_ns: int = 0

@@ -49,6 +49,23 @@ static size_t records(uint8_t *p, unsigned n, uint64_t pages, uint32_t id)
     return dedup_encode_records(p, id, recs, n);
 }
 
+static size_t hints(uint8_t *p, unsigned n, uint64_t *page)
+{
+    static DedupWireHint h[DEDUP_WIRE_MAX_BATCH];
+    uint64_t sector = below(1 << 20) * 8;
+
+    for (unsigned i = 0; i < n; i++) {
+        h[i] = (DedupWireHint) { 0, below(8) == 0, (*page)++, sector,
+                                 below(4) ? below(65535) + 1 : 0 };
+        sector += 8;
+        if (below(3) == 0) {
+            *page += below(3);
+            sector = below(1 << 20) * 8;
+        }
+    }
+    return dedup_encode_hints(p, h, n);
+}
+
 static uint8_t *element(uint8_t *p, unsigned type, size_t len)
 {
     dedup_put_be(p, type, 2);
@@ -142,7 +159,10 @@ int main(int argc, char **argv)
         uint8_t *p;
         size_t len;
 
+        uint64_t page = 0;
+
         save("fuzz_records", i, records(buf, 1 << i % 8, 1 << 20, i + 1));
+        save("fuzz_hints", i, hints(buf, 1 << i % 8, &page));
 
         for (n = 0; n < 18 * i; n++) {
             id += below(3) ? 1 : below(5000) + 1;
@@ -171,6 +191,12 @@ int main(int argc, char **argv)
                 p = element(p, DEDUP_ELEMENT_BATCH, batch(p + 4, 3, 64));
                 p = element(p, 21, 0);
             }
+        }
+        memcpy(p + 4, "\2\5/vda0\5/vdb0", 13);
+        p = element(p, DEDUP_ELEMENT_HINT_DISKS, 13);
+        page = 0;
+        for (n = 0; n < i % 4; n++) {
+            p = element(p, DEDUP_ELEMENT_HINTS, hints(p + 4, 5, &page));
         }
         p = element(p, 19 + i % 2, 0);
         save("fuzz_incoming", i, p - buf);

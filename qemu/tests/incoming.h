@@ -1,5 +1,5 @@
 /*
- * incoming.c and incoming-load.c with all they call replaced, for tests and
+ * incoming.c and incoming-*.c with all they call replaced, for tests and
  * fuzzers
  *
  * The files themselves are included, so that their state can be looked at.
@@ -13,6 +13,7 @@
 #define INCOMING_H
 
 #include "../src/migration/dedup/incoming.c"
+#include "../src/migration/dedup/incoming-hints.c"
 #include "../src/migration/dedup/incoming-load.c"
 #include "../src/migration/dedup/incoming-lazy.c"
 #include "../src/migration/dedup/compress-load.c"
@@ -289,10 +290,30 @@ void dedup_track(bool enable)
     (void)enable;
 }
 
+/* The hints that were set */
+static DedupHint incoming_words[RAM_PAGES];
+
 void dedup_hint_set(DedupRam *dr, uint64_t page, unsigned slot,
                     uint64_t sector, uint16_t fingerprint)
 {
-    (void)dr, (void)page, (void)slot, (void)sector, (void)fingerprint;
+    g_assert(dr == &ram && page < RAM_PAGES && slot);
+    incoming_words[page] = (DedupHint) {
+        .slot = slot, .sector = sector, .fingerprint = fingerprint,
+    };
+}
+
+/* The guest's disk, in slot 3; no other one exists */
+#define INCOMING_DISK   "/vda0"
+#define INCOMING_SLOT   3
+
+BlockBackend *dedup_blk_by_path(const char *path)
+{
+    return strcmp(path, INCOMING_DISK) ? NULL : (BlockBackend *)&ram;
+}
+
+unsigned dedup_slot_of(BlockBackend *blk)
+{
+    return INCOMING_SLOT;
 }
 
 DedupFetch *dedup_fetch_new(const uint8_t *key)

@@ -278,6 +278,8 @@ typedef struct DedupRefusedDiskList DedupRefusedDiskList;
 typedef struct DedupIncomingInfo {
     bool active, has_refused;
     DedupRefusedDiskList *refused;
+    char *hint_error;
+    uint64_t hint_pages;
     uint64_t record_pages, fetched_pages, superseded_pages, lazy_pages,
         hurried_reads, nack_digest, nack_io, reads, bytes_read, read_ns, max_read_ns, backlog,
         compressed_pages, compressed_bytes, compression_ns;
@@ -286,7 +288,11 @@ typedef struct DedupIncomingInfo {
 
 #define QAPI_CLONE(type, list)                      (list)
 #define qapi_free_DedupRefusedDiskList(list)        ((void)(list))
-#define qapi_free_DedupIncomingInfo(info)           g_free(info)
+#define qapi_free_DedupIncomingInfo(info)                               \
+    do {                                                                \
+        g_free((info)->hint_error);                                     \
+        g_free(info);                                                   \
+    } while (0)
 #define qapi_event_send_x_dedup_incoming_done(info) ((void)(info))
 
 /* Migration */

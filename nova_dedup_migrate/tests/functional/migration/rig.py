@@ -76,10 +76,10 @@ class Rig:
         self.spec = spec.GuestSpec(
             binary=binary, disks=tuple(source_disks),
             channels=(spec.Channel(_CHANNEL, 'uart', 'socket'),),
-            env=_environment(source_inject), **given)
+            env=environment(source_inject), **given)
         self.destination_spec = dataclasses.replace(
             self.spec, binary=destination_binary or binary,
-            disks=tuple(destination_disks), env=_environment(inject),
+            disks=tuple(destination_disks), env=environment(inject),
             extra_args=(*given['extra_args'], *destination_args))
         self._kind = kind
         self.migration = None
@@ -271,7 +271,7 @@ def wait_quiet(value, seconds=0.3, timeout=30.0):
         time.sleep(0.01)
 
 
-def _environment(inject):
+def environment(inject=''):
     """Faults, and no switch-over before let_go().
 
     The guest's hum alone does not see to that: on a busy machine it may

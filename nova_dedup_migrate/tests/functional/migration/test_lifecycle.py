@@ -183,20 +183,6 @@ class LifecycleTest(case.MigrationCase):
             self.assertGreaterEqual(back.source.storage_pages,
                                     0.9 * first.source.storage_pages)
 
-    def test_there_and_back_after_content(self):
-        """Pages that went in full have no hint at the destination."""
-        one = self.begun(inject='fetch-delay-us=100000000')
-        one.recorded(len(PAGES))
-        self.assert_right(one.finish())
-        one.move()
-        one.read_pages(PAGES[:16])
-        one.migrate()
-        one.active()
-        one.until(lambda: one.figures().outstanding == 0, 'answers')
-        back = one.finish()
-        self.assert_right(back)
-        self.assertEqual(16, back.source.storage_pages)
-
     def test_arrived_while_the_way_back_begins(self):
         """Old reads of the way there end during the way back."""
         one = self.begun(inject='fetch-delay-us=2000000')

@@ -126,8 +126,11 @@ uint64_t dedup_source_pending(bool exact);
 /* Page content not sent because a record took its place, in bytes */
 uint64_t dedup_source_saved_bytes(void);
 
-/* True while the switch-over is better put off for answers under way */
+/* True while the switch-over is better put off for answers, or hints */
 bool dedup_source_hold_switchover(void);
+
+/* True while post-copy is better put off for hints that are being sent */
+bool dedup_source_hold_postcopy(void);
 
 /* Return-path thread: a MIG_RP_MSG_DEDUP, or a PONG to the magic PING */
 void dedup_source_rp_message(const uint8_t *buf, size_t len);

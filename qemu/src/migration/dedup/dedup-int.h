@@ -14,11 +14,12 @@
  *   sample.c     how many of them still hold
  *   resolver.c   guest offsets -> offsets in the nodes of the backing chain
  *   source.c     the course of a migration; source-*.c  its records, answers,
- *                beginning and end, and post-copy
+ *                beginning and end, post-copy, and hints for the next one
  *   outstanding.c  records not answered; deferred.c  pages put off;
  *   pace.c       waiting or sending
  *   incoming.c   the destination's pages: waiting, being placed, superseded
- *   incoming-load.c  what arrives there; incoming-lazy.c  in post-copy
+ *   incoming-load.c  what arrives there; incoming-hints.c  hints;
+ *   incoming-lazy.c  in post-copy
  *   fetch.c      the destination's reads; fetch-queue.c  their order;
  *   fetch-nodes.c  the disks they are from
  *   answers.c    the destination's answers
@@ -115,6 +116,7 @@ typedef struct DedupRam {
     unsigned long *waiting;     /* source: in DedupDeferred */
     unsigned long *later;       /* source: a record when there is room */
     unsigned long *owed;        /* source: a record went, nothing settled it */
+    unsigned long *told;        /* source: the destination has the hint */
     bool gone;                  /* unplugged during the migration: no @rb */
     unsigned index;             /* in SETUP */
     QTAILQ_ENTRY(DedupRam) next;

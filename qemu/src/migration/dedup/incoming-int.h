@@ -3,6 +3,7 @@
  *
  *   incoming.c       the state of each page, placing, the end
  *   incoming-load.c  what arrives: negotiation, elements
+ *   incoming-hints.c the source's hints, for the next migration
  *   incoming-lazy.c  post-copy: pages are placed while the guest runs
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
@@ -34,6 +35,13 @@ typedef struct DedupIncoming {
     int copying;
     Stat64 live;
 
+    unsigned hint_disks;        /* of the source's hints; 0: not listed yet */
+    unsigned hint_slots[DEDUP_WIRE_MAX_DISKS];
+    uint32_t hint_block;        /* where the next one may be */
+    uint64_t hint_page;
+    Stat64 hints;               /* taken */
+    const char *hint_error;     /* why the others are ignored, or NULL */
+
     Stat64 records, fetched, superseded, lazily, nack_digest, nack_io;
     DedupIncomingInfo last;     /* once the fetcher is gone */
     DedupRefusedDiskList *refused;      /* likewise, of @last */
@@ -52,6 +60,10 @@ bool dedup_incoming_expect(DedupRam *dr, uint64_t page, uint32_t id);
 
 /* The page is in place: nothing is expected for it any more.  Any thread. */
 void dedup_incoming_forget(DedupRam *dr, uint64_t page);
+
+/* Elements: never a reason to fail.  Migration coroutine. */
+void dedup_incoming_hint_disks(const uint8_t *buf, size_t len);
+void dedup_incoming_hints(const uint8_t *buf, size_t len);
 
 /* In post-copy */
 

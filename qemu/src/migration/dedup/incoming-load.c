@@ -41,7 +41,9 @@ void dedup_incoming_hello(MigrationIncomingState *mis)
     }
     msg[0] = DEDUP_MESSAGE_HELLO;
     dedup_put_be(&msg[1], DEDUP_WIRE_VERSION, 2);
-    dedup_put_be(&msg[3], DEDUP_FEATURE_ZSTD | DEDUP_FEATURE_LAZY, 4);
+    dedup_put_be(&msg[3], DEDUP_FEATURE_ZSTD | DEDUP_FEATURE_LAZY |
+                          (dedup_inject.no_hints ? 0 : DEDUP_FEATURE_HINTS),
+                 4);
     dedup_in.greeted = migrate_send_rp_dedup(mis, sizeof(msg), msg) == 0;
 }
 
@@ -328,6 +330,12 @@ int dedup_incoming_load(QEMUFile *f)
         break;
     case DEDUP_ELEMENT_EPOCH:
         ret = load_epoch(buf, len);
+        break;
+    case DEDUP_ELEMENT_HINT_DISKS:
+        dedup_incoming_hint_disks(buf, len);
+        break;
+    case DEDUP_ELEMENT_HINTS:
+        dedup_incoming_hints(buf, len);
         break;
     default:
         ret = -EINVAL;

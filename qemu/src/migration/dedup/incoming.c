@@ -282,6 +282,10 @@ void dedup_incoming_begin(const uint8_t *key)
     stat64_init(&dedup_in.fetched, 0);
     stat64_init(&dedup_in.superseded, 0);
     stat64_init(&dedup_in.lazily, 0);
+    stat64_init(&dedup_in.hints, 0);
+    dedup_in.hint_error = NULL;
+    dedup_in.hint_disks = dedup_in.hint_block = 0;
+    dedup_in.hint_page = 0;
     stat64_init(&dedup_in.nack_digest, 0);
     stat64_init(&dedup_in.nack_io, 0);
     dedup_in.rams = g_ptr_array_new();
@@ -391,6 +395,7 @@ DedupIncomingInfo *dedup_incoming_query(void)
     info = g_new0(DedupIncomingInfo, 1);
     if (!dedup_in.fetch) {
         *info = dedup_in.last;
+        info->hint_error = g_strdup(dedup_in.hint_error);
         info->refused = QAPI_CLONE(DedupRefusedDiskList, dedup_in.refused);
         info->has_refused = info->refused;
         return info;
@@ -402,6 +407,8 @@ DedupIncomingInfo *dedup_incoming_query(void)
     info->lazy_pages = stat64_get(&dedup_in.lazily);
     info->nack_digest = stat64_get(&dedup_in.nack_digest);
     info->nack_io = stat64_get(&dedup_in.nack_io);
+    info->hint_pages = stat64_get(&dedup_in.hints);
+    info->hint_error = g_strdup(dedup_in.hint_error);
     dedup_fetch_query(dedup_in.fetch, info);
     info->refused = dedup_fetch_refused(dedup_in.fetch);
     info->has_refused = info->refused;

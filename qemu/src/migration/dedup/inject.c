@@ -36,6 +36,7 @@ static void inject_set(const char *name, unsigned value)
         { "inflate-delay-us", &dedup_inject.inflate_delay_us },
         { "no-answers", .flag = &dedup_inject.no_answers },
         { "no-hello", .flag = &dedup_inject.no_hello },
+        { "no-hints", .flag = &dedup_inject.no_hints },
         { "no-supersede", .flag = &dedup_inject.no_supersede },
         { "no-verify", .flag = &dedup_inject.no_verify },
         { "no-recv-bit", .flag = &dedup_inject.no_recv_bit },

@@ -24,6 +24,7 @@ typedef struct DedupInject {
     uint32_t inflate_delay_us;  /* a page, before a batch is placed */
     bool no_answers;            /* never answer */
     bool no_hello;              /* play a stock destination */
+    bool no_hints;              /* play a destination that takes no hints */
     bool no_supersede;          /* BREAKS: let late fetches overwrite */
     bool no_verify;             /* BREAKS: take whatever was read */
     bool no_recv_bit;           /* BREAKS: leave the received bit clear */

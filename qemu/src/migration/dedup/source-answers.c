@@ -104,6 +104,7 @@ static void take_answer(uint32_t id, DedupAnswer status)
     }
     if (status == DEDUP_ANSWER_OK) {
         clear_bit(page, dr->owed);
+        set_bit(page, dr->told);
         src.fig.storage_pages++;
         return;
     }

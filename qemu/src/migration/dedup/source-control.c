@@ -148,13 +148,15 @@ static void source_prepare(void)
         dr->waiting = bitmap_try_new(dr->pages);
         dr->later = bitmap_try_new(dr->pages);
         dr->owed = bitmap_try_new(dr->pages);
+        dr->told = bitmap_try_new(dr->pages);
         if (!dr->ids || !dr->direct || !dr->waiting || !dr->later ||
-            !dr->owed) {
+            !dr->owed || !dr->told) {
             g_clear_pointer(&dr->ids, g_free);
             g_clear_pointer(&dr->direct, g_free);
             g_clear_pointer(&dr->waiting, g_free);
             g_clear_pointer(&dr->later, g_free);
             g_clear_pointer(&dr->owed, g_free);
+            g_clear_pointer(&dr->told, g_free);
             continue;
         }
         dr->index = src.out.rams->len;
@@ -167,6 +169,7 @@ static void source_prepare(void)
         disk_prepare(b);
     }
     src.leaves = 0;
+    source_hints_prepare();
     src.running = src.idle = src.pass_done = false;
     src.started_us = 0;
     src.pass_ram = 0;
@@ -207,6 +210,7 @@ static void source_release(void)
         dedup_outstanding_free(&src.out);
         dedup_deferred_free(&src.deferred);
         g_clear_pointer(&src.disks, g_ptr_array_unref);
+        g_clear_pointer(&src.hint_disks, g_byte_array_unref);
     }
     g_clear_pointer(&src.exceptions, qapi_free_DedupDiskList);
     if (src.ever) {

@@ -6,6 +6,7 @@
  *   source-answers.c  what comes back
  *   source.c          the course of a migration
  *   source-postcopy.c its course in post-copy
+ *   source-hints.c    hints for the next migration
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -81,6 +82,12 @@ typedef struct DedupSource {
     bool violated;                      /* the destination broke a rule */
     int64_t hold_since_us;
     bool lazy;                          /* the destination can do it, too */
+    GByteArray *hint_disks;             /* HINT_DISKS, until it is sent */
+    uint8_t hint_disk_of_slot[DEDUP_MAX_SLOTS + 1];     /* index + 1 */
+    bool hints_due;                     /* it takes hints, not all are sent */
+    int64_t hints_since_us;             /* they go since then, 0: not yet */
+    unsigned hints_ram;                 /* the next one */
+    uint64_t hints_page;
     bool handed_over;                   /* the next event is its beginning */
 
     /*
@@ -124,12 +131,21 @@ bool source_postcopy_iterate(QEMUFile *f);
 bool source_postcopy_hold(int64_t now);
 bool source_pass_due(void);
 
+/* source-hints.c; migration thread */
+void source_hints_prepare(void);                /* BQL, no such thread yet */
+/* The guest is about to stop here: send hints first.  True: not all are. */
+bool source_hold_for_hints(void);
+uint64_t source_hints_pending(void);            /* bytes; not 0: they go now */
+bool source_send_hints(QEMUFile *f);            /* true: more to send */
+
 /* source-control.c */
 void source_set_state(DedupSourceState state);
 /* Why it is not, or no longer, a migration with records; the first counts */
 void G_GNUC_PRINTF(1, 2) source_set_reason(const char *fmt, ...);
 
 /* source-records.c; migration thread */
+void source_send_element(QEMUFile *f, unsigned type, const uint8_t *buf,
+                         size_t len);
 bool source_send_setup(QEMUFile *f, bool compress); /* false: too large */
 void source_flush_records(QEMUFile *f);
 void source_send_extents(QEMUFile *f);

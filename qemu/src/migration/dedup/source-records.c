@@ -22,7 +22,7 @@
  */
 #define WINDOW          (1 << 20)
 
-static void send_element(QEMUFile *f, unsigned type, const uint8_t *buf,
+void source_send_element(QEMUFile *f, unsigned type, const uint8_t *buf,
                          size_t len)
 {
     qemu_put_be64(f, RAM_SAVE_FLAG_DEDUP);
@@ -73,7 +73,7 @@ bool source_send_setup(QEMUFile *f, bool compress)
     if (a->len > DEDUP_WIRE_MAX_PAYLOAD) {
         return false;
     }
-    send_element(f, DEDUP_ELEMENT_SETUP, a->data, a->len);
+    source_send_element(f, DEDUP_ELEMENT_SETUP, a->data, a->len);
     return true;
 }
 
@@ -81,8 +81,8 @@ static void send_extents(QEMUFile *f, unsigned disk, uint8_t *buf,
                          unsigned n)
 {
     dedup_put_be(dedup_put_be(buf, disk, 2), n, 2);
-    send_element(f, DEDUP_ELEMENT_EXTENTS, buf,
-                 4 + n * DEDUP_WIRE_EXTENT_LEN);
+    source_send_element(f, DEDUP_ELEMENT_EXTENTS, buf,
+                        4 + n * DEDUP_WIRE_EXTENT_LEN);
 }
 
 /* What the resolvers have found since the last time */
@@ -163,13 +163,13 @@ void source_flush_records(QEMUFile *f)
     if (src.epoch_sent != dedup_source_epoch()) {
         src.epoch_sent = dedup_source_epoch();
         dedup_put_be(epoch, src.epoch_sent, sizeof(epoch));
-        send_element(f, DEDUP_ELEMENT_EPOCH, epoch, sizeof(epoch));
+        source_send_element(f, DEDUP_ELEMENT_EPOCH, epoch, sizeof(epoch));
     }
     buf = g_malloc(DEDUP_WIRE_RECORDS_BOUND(src.nbatch));
     len = dedup_encode_records(buf, src.out.next_id - src.nbatch, src.batch,
                                src.nbatch);
     trace_dedup_source_flush(src.nbatch, len);
-    send_element(f, DEDUP_ELEMENT_RECORDS, buf, len);
+    source_send_element(f, DEDUP_ELEMENT_RECORDS, buf, len);
     src.nbatch = 0;
 }
 
@@ -300,6 +300,7 @@ bool source_save_page(RAMBlock *rb, unsigned long page)
         return false;
     }
     was = dr->ids[page] != 0;
+    clear_bit(page, dr->told);
     if (src.later && test_and_clear_bit(page, dr->later)) {
         src.later--;
     }

@@ -188,6 +188,7 @@ static bool negotiate(QEMUFile *f)
     compress = dedup_compress_wanted() &&
                src.peer_features & DEDUP_FEATURE_ZSTD;
     src.lazy = src.lazy_wanted && src.peer_features & DEDUP_FEATURE_LAZY;
+    src.hints_due = src.peer_features & DEDUP_FEATURE_HINTS;
     if (!source_send_setup(f, compress)) {
         source_set_reason("too many disks or RAM blocks");
         source_set_state(DEDUP_SOURCE_STATE_DONE);
@@ -320,7 +321,7 @@ bool dedup_source_iterate(QEMUFile *f)
         kick_resolvers();
     }
     if (src.pass_done) {
-        return false;
+        return source_send_hints(f);
     }
     if (!source_first_pass(f)) {
         src.pass_done = true;
@@ -398,7 +399,7 @@ void dedup_source_finish(void)
     if (!src.postcopy) {
         dedup_outstanding_pay(&src.out);
     }
-    src.running = false;
+    src.running = src.hints_due = false;
     source_set_state(DEDUP_SOURCE_STATE_DONE);
     trace_dedup_source_finish(src.fig.final_pages);
 }
@@ -408,8 +409,8 @@ uint64_t dedup_source_pending(bool exact)
     int64_t now;
 
     src.closing = false;
-    if (!src.running || !source_unsettled()) {
-        return 0;
+    if (!src.running || source_hints_pending() || !source_unsettled()) {
+        return source_hints_pending();
     }
     /*
      * While the link waits for storage, let the bitmap be synchronised now
@@ -426,6 +427,11 @@ uint64_t dedup_source_pending(bool exact)
         return 0;
     }
     return source_unsettled() << DEDUP_PAGE_BITS;
+}
+
+bool dedup_source_hold_postcopy(void)
+{
+    return src.running && source_hold_for_hints();
 }
 
 /*
@@ -447,6 +453,9 @@ bool dedup_source_hold_switchover(void)
     }
     if (src.postcopy) {
         return source_postcopy_hold(now);
+    }
+    if (source_hold_for_hints()) {
+        return true;
     }
     if (halt_resolvers()) {
         /* With the guest stopped, all would wait for its read */

@@ -128,6 +128,16 @@ size_t dedup_encode_records(uint8_t *out, uint32_t first_id,
     return p - out;
 }
 
+static bool get_context(DedupReader *r, uint32_t *block, uint32_t *disk)
+{
+    uint64_t b = dedup_get_varint(r);
+    uint64_t d = dedup_get_varint(r);
+
+    *block = b;
+    *disk = d;
+    return b < DEDUP_WIRE_MAX_BLOCKS && d < DEDUP_WIRE_MAX_DISKS;
+}
+
 int dedup_decode_records(const uint8_t *buf, size_t len, DedupRecordFunc *fn,
                          void *opaque)
 {
@@ -144,15 +154,9 @@ int dedup_decode_records(const uint8_t *buf, size_t len, DedupRecordFunc *fn,
         uint64_t run = head >> 1;
 
         if (head & 1) {
-            uint64_t block = dedup_get_varint(&r);
-            uint64_t disk = dedup_get_varint(&r);
-
-            if (block >= DEDUP_WIRE_MAX_BLOCKS ||
-                disk >= DEDUP_WIRE_MAX_DISKS) {
+            if (!get_context(&r, &rec.block, &rec.disk)) {
                 return -1;
             }
-            rec.block = block;
-            rec.disk = disk;
             rec.page = rec.sector = 0;
         } else if (first) {
             return -1;
@@ -176,6 +180,90 @@ int dedup_decode_records(const uint8_t *buf, size_t len, DedupRecordFunc *fn,
             }
             rec.page++;
             rec.sector += SECTORS_PER_PAGE;
+        }
+    }
+    return r.bad ? -1 : 0;
+}
+
+size_t dedup_encode_hints(uint8_t *out, const DedupWireHint *hints,
+                          unsigned n)
+{
+    uint8_t *p = out;
+    uint64_t page = 0, sector = 0;
+    unsigned i = 0;
+
+    while (i < n) {
+        const DedupWireHint *h = &hints[i];
+        bool fresh = i == 0 || h->block != h[-1].block ||
+                     h->disk != h[-1].disk;
+        bool prints = h->fingerprint != 0;
+        unsigned run = 1;
+
+        while (i + run < n && h[run].block == h->block &&
+               h[run].disk == h->disk && h[run].page == h->page + run &&
+               h[run].sector == h->sector + (uint64_t)run * SECTORS_PER_PAGE &&
+               (h[run].fingerprint != 0) == prints) {
+            run++;
+        }
+        p = dedup_put_varint(p, (uint64_t)run << 2 | prints << 1 | fresh);
+        if (fresh) {
+            p = dedup_put_varint(p, h->block);
+            p = dedup_put_varint(p, h->disk);
+            page = sector = 0;
+        }
+        p = dedup_put_varint(p, h->page - page);
+        p = dedup_put_zigzag(p, (int64_t)(h->sector - sector));
+        for (unsigned k = 0; k < run && prints; k++) {
+            p = dedup_put_be(p, h[k].fingerprint, 2);
+        }
+        page = h->page + run;
+        sector = h->sector + (uint64_t)run * SECTORS_PER_PAGE;
+        i += run;
+    }
+    return p - out;
+}
+
+int dedup_decode_hints(const uint8_t *buf, size_t len, DedupHintFunc *fn,
+                       void *opaque)
+{
+    DedupReader r;
+    DedupWireHint h = { 0 };
+    uint64_t left = DEDUP_WIRE_MAX_HINTS;
+    bool first = true;
+
+    dedup_reader_init(&r, buf, len);
+    while (!r.bad && r.p < r.end) {
+        uint64_t head = dedup_get_varint(&r);
+        uint64_t run = head >> 2;
+
+        if (head & 1) {
+            if (!get_context(&r, &h.block, &h.disk)) {
+                return -1;
+            }
+            h.page = h.sector = 0;
+        } else if (first) {
+            return -1;
+        }
+        first = false;
+        h.page += dedup_get_varint(&r);
+        h.sector += (uint64_t)dedup_get_zigzag(&r);
+        if (r.bad || run == 0 || run > left) {
+            return -1;
+        }
+        left -= run;
+        while (run--) {
+            int ret;
+
+            h.fingerprint = head & 2 ? dedup_get_be(&r, 2) : 0;
+            if (head & 2 && !h.fingerprint) {
+                return -1;
+            }
+            ret = fn(opaque, &h);
+            if (ret) {
+                return ret;
+            }
+            h.page++;
+            h.sector += SECTORS_PER_PAGE;
         }
     }
     return r.bad ? -1 : 0;

@@ -55,6 +55,23 @@
  * BATCH: pages, compressed; see compress-batch.c.  Its payload is longer than
  * that of the others, DEDUP_BATCH_PAYLOAD at most.
  *
+ * HINT_DISKS (once, before HINTS; both only if HELLO permits, and not in
+ * post-copy): u8 number of disks, each: u8 length, QOM path of the device
+ *
+ * HINTS, what the source knows of pages that it did not send as records: runs
+ * until the end, DEDUP_WIRE_MAX_HINTS pages at most.  A run is pages that are
+ * consecutive in guest memory and on the disk, all with a fingerprint or all
+ * without:
+ *   varint  (pages << 2) | (with fingerprints << 1) | new context
+ *   [varint RAM block, varint disk in HINT_DISKS]   when new context
+ *   varint  first page, relative to the page after the last run's last (0
+ *           at the start of a payload or of a new context)
+ *   zigzag  sector, relative likewise
+ *   [be16   fingerprint of each page, not 0]
+ * RAM blocks, and pages in them, ascend through all HINTS.  A page takes 2
+ * bytes, a lone one about 8.  Hints that are malformed are ignored, and so are
+ * all after them: they are no reason to fail a migration.
+ *
  * Order
  * -----
  * Records come in order on the main channel.  Content comes there as well,
@@ -86,7 +103,8 @@
  * Messages (destination to source), in MIG_RP_MSG_DEDUP, at most 512 bytes
  * ------------------------------------------------------------------------
  *   u8 1 HELLO: be16 version, be32 features (bit 0: batches compressed by
- *        zstd; bit 1: records in post-copy; without the word: none)
+ *        zstd; bit 1: records in post-copy; bit 2: hints; without the word:
+ *        none)
  *   u8 2 ANSWERS: be32 pages waiting, be32 read rate in KiB/s, then runs
  *        until the end:
  *        zigzag first id, relative to the id after the last run's last
@@ -118,6 +136,7 @@
 #define DEDUP_WIRE_MAX_BLOCKS   1024
 #define DEDUP_WIRE_MAX_DISKS    127
 #define DEDUP_WIRE_MAX_BATCH    512
+#define DEDUP_WIRE_MAX_HINTS    2048
 #define DEDUP_DIGEST_LEN        16
 #define DEDUP_KEY_LEN           16
 #define DEDUP_SECTOR            512
@@ -127,11 +146,14 @@ enum DedupElement {
     DEDUP_ELEMENT_EXTENTS = 2,
     DEDUP_ELEMENT_RECORDS = 3,
     DEDUP_ELEMENT_EPOCH = 4,
+    DEDUP_ELEMENT_HINT_DISKS = 5,
+    DEDUP_ELEMENT_HINTS = 6,
     DEDUP_ELEMENT_BATCH = 8,
 };
 
 #define DEDUP_FEATURE_ZSTD      1       /* in HELLO */
 #define DEDUP_FEATURE_LAZY      2
+#define DEDUP_FEATURE_HINTS     4
 #define DEDUP_SETUP_TRACKED     1       /* flags */
 #define DEDUP_SETUP_COMPRESS    2
 #define DEDUP_SETUP_LAZY        4
@@ -211,6 +233,33 @@ size_t dedup_encode_records(uint8_t *out, uint32_t first_id,
 typedef int DedupRecordFunc(void *opaque, uint32_t id, const DedupRecord *rec);
 int dedup_decode_records(const uint8_t *buf, size_t len, DedupRecordFunc *fn,
                          void *opaque);
+
+typedef struct DedupWireHint {
+    uint32_t block;             /* index in SETUP */
+    uint32_t disk;              /* index in HINT_DISKS */
+    uint64_t page;              /* in the RAM block */
+    uint64_t sector;            /* guest offset / 512 */
+    uint16_t fingerprint;       /* 0: none */
+} DedupWireHint;
+
+/* Upper bound of the encoding of @n hints */
+#define DEDUP_WIRE_HINTS_BOUND(n) ((n) * 27)
+
+/*
+ * Encode @n hints, DEDUP_WIRE_MAX_HINTS at most, that ascend, into @out (at
+ * least DEDUP_WIRE_HINTS_BOUND(@n) bytes).  Returns the length.
+ */
+size_t dedup_encode_hints(uint8_t *out, const DedupWireHint *hints,
+                          unsigned n);
+
+/*
+ * Decode a HINTS payload.  @fn is called for each page in order; what it
+ * returns, if not 0, ends the decoding and is returned.  -1: malformed.
+ * @fn checks all numbers against what exists, and that pages ascend.
+ */
+typedef int DedupHintFunc(void *opaque, const DedupWireHint *hint);
+int dedup_decode_hints(const uint8_t *buf, size_t len, DedupHintFunc *fn,
+                       void *opaque);
 
 uint8_t *dedup_put_extent(uint8_t *p, const DedupExtent *e);
 bool dedup_get_extent(DedupReader *r, DedupExtent *e);
