@@ -16,7 +16,7 @@
  *   source.c     the course of a migration; source-*.c  its records, answers,
  *                beginning and end, and post-copy
  *   outstanding.c  records not answered; deferred.c  pages put off;
- *   pace.c       waiting or sending
+ *   pace.c       waiting or sending; redirtied.c  not sending hot pages
  *   incoming.c   the destination's pages: waiting, being placed, superseded
  *   incoming-load.c  what arrives there; incoming-lazy.c  in post-copy
  *   fetch.c      the destination's reads; fetch-queue.c  their order;
@@ -114,6 +114,7 @@ typedef struct DedupRam {
     unsigned long *waiting;     /* source: in DedupDeferred */
     unsigned long *later;       /* source: a record when there is room */
     unsigned long *owed;        /* source: a record went, nothing settled it */
+    unsigned long *redirtied;   /* source: put off and not sent since, or NULL */
     bool gone;                  /* unplugged during the migration: no @rb */
     unsigned index;             /* in SETUP */
     QTAILQ_ENTRY(DedupRam) next;
@@ -221,7 +222,7 @@ typedef struct DedupLimits {
 
 /* Source.  Each under the BQL. */
 bool dedup_source_arm(bool has_copy, DedupCopy copy, DedupDiskList *disks,
-                      bool resend, bool records, bool lazy,
+                      bool resend, bool records, bool lazy, bool put_off,
                       const DedupLimits *limits, Error **errp);
 void dedup_source_disarm(void);
 DedupSourceInfo *dedup_source_query(void);
@@ -320,6 +321,8 @@ typedef struct DedupInject {
     bool trust_acks;            /* BREAKS: stale answers count */
     bool no_compare;            /* BREAKS: any hint sampled is valid */
     bool no_inflate_wait;       /* BREAKS: likewise at the destination */
+    bool read_log;              /* as with KVM, which has a log of its own */
+    bool defer_last;            /* BREAKS: put pages off in the last round */
     bool no_claim;              /* leave pages requested to storage */
     bool no_atomic_place;       /* BREAKS: overwrite what post-copy placed */
 } DedupInject;

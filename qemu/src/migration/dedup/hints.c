@@ -58,6 +58,7 @@ void dedup_ram_free(DedupRam *dr)
     g_free(dr->waiting);
     g_free(dr->later);
     g_free(dr->owed);
+    g_free(dr->redirtied);
     g_free(dr);
 }
 

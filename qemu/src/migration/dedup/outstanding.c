@@ -75,11 +75,13 @@ void dedup_outstanding_free(DedupOutstanding *o)
         g_free(dr->waiting);
         g_free(dr->later);
         g_free(dr->owed);
+        g_free(dr->redirtied);
         dr->ids = NULL;
         dr->direct = NULL;
         dr->waiting = NULL;
         dr->later = NULL;
         dr->owed = NULL;
+        dr->redirtied = NULL;
         if (dr->gone) {
             dedup_ram_free(dr);
         }

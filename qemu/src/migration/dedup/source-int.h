@@ -6,6 +6,7 @@
  *   source-answers.c  what comes back
  *   source.c          the course of a migration
  *   source-postcopy.c its course in post-copy
+ *   source-redirtied.c  pages that wait for the next round
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -20,6 +21,7 @@
 #include "deferred.h"
 #include "outstanding.h"
 #include "pace.h"
+#include "redirtied.h"
 
 #define HOLD_MAX_US     (5000 * 1000)   /* of the switch-over, or the end */
 
@@ -42,6 +44,7 @@ typedef struct DedupSource {
     DedupLimits limits;
     bool records;
     bool lazy_wanted;
+    bool put_off_wanted;
     NotifierWithReturn notifier;
 
     /* Read by anyone, atomically */
@@ -59,6 +62,12 @@ typedef struct DedupSource {
     DedupOutstanding out;
     DedupDeferred deferred;
     DedupPace pace;
+    bool put_off;                       /* pages written to again, as yet */
+    bool put_off_last;                  /* the last page that was handled */
+    bool finished;                      /* a test puts off nevertheless */
+    DedupRedirtied redirtied;
+    int64_t pass_us;                    /* QEMU's loop began anew, */
+    uint64_t pass_bytes;                /* when so much had been sent */
     unsigned pass_ram;
     uint64_t pass_page;
     bool pass_done;
@@ -121,6 +130,17 @@ void source_resend_idle(void);
 bool source_postcopy_iterate(QEMUFile *f);
 bool source_postcopy_hold(int64_t now);
 bool source_pass_due(void);
+
+/* source-redirtied.c; migration thread, with the dirty bitmap's mutex held */
+void source_redirtied_round(void);              /* a section begins */
+/* True: the page, just taken out of the bitmap, waits for the next round */
+bool source_put_off(RAMBlock *rb, unsigned long page);
+void source_redirtied_finish(void);             /* make dirty what waits */
+/* Likewise, with no lock held */
+void source_redirtied_read_log(void);
+void source_redirtied_pass(bool synchronised);  /* or QEMU's loop begins */
+/* The scan is through: wait if need be; time that the link idled in this pass */
+int64_t source_redirtied_pause(void);
 
 /* source-control.c */
 void source_set_state(DedupSourceState state);
