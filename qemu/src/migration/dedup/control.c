@@ -156,7 +156,7 @@ void hmp_x_dedup_arm(Monitor *mon, const QDict *qdict)
 
     qmp_x_dedup_arm(true, own ? DEDUP_COPY_OWN : DEDUP_COPY_SHARED, false,
                     NULL, false, false, false, 0, false, 0, false, false,
-                    false, false, NULL, &err);
+                    false, false, false, false, NULL, &err);
     hmp_handle_error(mon, err);
 }
 
