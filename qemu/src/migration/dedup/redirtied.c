@@ -10,6 +10,7 @@
 #define ROUND_MIN_US    50000
 #define ROUND_MAX_US    500000          /* a cancelled migration waits for it */
 #define ROUND_SYNCS     10              /* a tenth of the time for syncs */
+#define CHEAP_NS        1e6             /* in a round, whatever it saves */
 #define READ_MIN_US     100000
 #define READ_SHARE      20              /* likewise a twentieth */
 
@@ -32,7 +33,7 @@ void dedup_redirtied_round(DedupRedirtied *r, uint32_t round, int64_t now,
     if (r->round == round) {
         return;
     }
-    r->on = !r->on || r->found * page_ns >= cost;
+    r->on = !r->on || cost < CHEAP_NS || r->found * page_ns >= cost;
     r->round = round;
     r->began = now;
     r->looked = r->found = 0;

@@ -38,8 +38,8 @@ typedef struct DedupRedirtied {
 void dedup_redirtied_init(DedupRedirtied *r, int64_t now);
 /*
  * @round synchronisations until now, at a link that takes @page_ns for a
- * page.  A round in which looking cost more than it saved is followed by one
- * without.
+ * page.  A round in which looking cost more than it saved, and a millisecond, is
+ * followed by one without.
  */
 void dedup_redirtied_round(DedupRedirtied *r, uint32_t round, int64_t now,
                            double page_ns);
