@@ -81,11 +81,11 @@ static void cheap(void)
 static void log_is_read_seldom(void)
 {
     begin();
-    CHECK(!dedup_redirtied_read_due(&r, 99 * MS));
-    CHECK(dedup_redirtied_read_due(&r, 100 * MS));
-    dedup_redirtied_read(&r, 100 * MS, 101 * MS);
-    CHECK(!dedup_redirtied_read_due(&r, 200 * MS));
-    CHECK(dedup_redirtied_read_due(&r, 201 * MS));
+    CHECK(!dedup_redirtied_read_due(&r, 49 * MS));
+    CHECK(dedup_redirtied_read_due(&r, 50 * MS));
+    dedup_redirtied_read(&r, 50 * MS, 51 * MS);
+    CHECK(!dedup_redirtied_read_due(&r, 100 * MS));
+    CHECK(dedup_redirtied_read_due(&r, 101 * MS));
     /* If it takes long, a twentieth of the time */
     dedup_redirtied_read(&r, 201 * MS, 251 * MS);
     CHECK(!dedup_redirtied_read_due(&r, 1250 * MS));

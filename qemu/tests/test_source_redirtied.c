@@ -42,7 +42,6 @@ static uint32_t rounds;
 void source_redirtied_round(void);
 bool source_put_off(RAMBlock *rb, unsigned long page);
 void source_redirtied_finish(void);
-void source_redirtied_read_log(void);
 void source_redirtied_pass(bool synchronised);
 int64_t source_redirtied_pause(void);
 
@@ -306,17 +305,17 @@ static void log_is_read(void)
 {
     begin();
     scan(0, 1);
-    clock_us += 99999;
+    clock_us += 49999;
     dedup_inject.read_log = true;
-    source_redirtied_read_log();
+    source_redirtied_pass(false);
     CHECK(logs_read == 0);
     clock_us++;
-    source_redirtied_read_log();
-    source_redirtied_read_log();
+    source_redirtied_pass(false);
+    source_redirtied_pass(false);
     CHECK(logs_read == 1);
     clock_us += 200000;
     dedup_inject.read_log = false;      /* not with TCG */
-    source_redirtied_read_log();
+    source_redirtied_pass(false);
     CHECK(logs_read == 1);
     end();
 }

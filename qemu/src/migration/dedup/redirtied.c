@@ -11,7 +11,7 @@
 #define ROUND_MAX_US    500000          /* a cancelled migration waits for it */
 #define ROUND_SYNCS     10              /* a tenth of the time for syncs */
 #define CHEAP_NS        1e6             /* in a round, whatever it saves */
-#define READ_MIN_US     100000
+#define READ_MIN_US     50000           /* QEMU sends in windows of 100 ms */
 #define READ_SHARE      20              /* likewise a twentieth */
 
 static int64_t clamp(int64_t us, int64_t least, int64_t most)

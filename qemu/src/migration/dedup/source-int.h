@@ -136,9 +136,8 @@ void source_redirtied_round(void);              /* a section begins */
 /* True: the page, just taken out of the bitmap, waits for the next round */
 bool source_put_off(RAMBlock *rb, unsigned long page);
 void source_redirtied_finish(void);             /* make dirty what waits */
-/* Likewise, with no lock held */
-void source_redirtied_read_log(void);
-void source_redirtied_pass(bool synchronised);  /* or QEMU's loop begins */
+/* Likewise, with no lock held; QEMU's loop begins, or it has synchronised */
+void source_redirtied_pass(bool synchronised);
 /* The scan is through: wait if need be; time that the link idled in this pass */
 int64_t source_redirtied_pause(void);
 

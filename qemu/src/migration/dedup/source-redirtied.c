@@ -99,8 +99,7 @@ void source_redirtied_finish(void)
                                  src.fig.deferred_sent_pages);
 }
 
-/* With no lock held */
-void source_redirtied_read_log(void)
+static void read_log(void)
 {
     int64_t start = now_us();
 
@@ -113,12 +112,11 @@ void source_redirtied_read_log(void)
 
 void source_redirtied_pass(bool synchronised)
 {
-    int64_t now = now_us();
-
     if (synchronised) {
-        src.redirtied.sync_us = now - src.pass_us;
+        src.redirtied.sync_us = now_us() - src.pass_us;
     } else {
-        src.pass_us = now;
+        read_log();
+        src.pass_us = now_us();
         src.pass_bytes = migration_transferred_bytes();
     }
 }

@@ -360,7 +360,6 @@ void dedup_source_idle(bool done)
         return;
     }
     if (!done) {
-        source_redirtied_read_log();
         return;
     }
     if (!src.running || !source_unsettled()) {
