@@ -68,7 +68,10 @@ bool source_put_off(RAMBlock *rb, unsigned long page)
             return true;
         }
     }
-    src.fig.deferred_sent_pages += test_and_clear_bit(page, dr->redirtied);
+    if (!dedup_inject.defer_last) {
+        src.fig.deferred_sent_pages += test_and_clear_bit(page,
+                                                          dr->redirtied);
+    }
     return false;
 }
 
