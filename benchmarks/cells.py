@@ -10,7 +10,7 @@ import dataclasses
 from benchmarks import paper
 from benchmarks.options import Options
 
-GROUPS = ('grid', 'applications', 'baselines', 'storage')
+GROUPS = ('grid', 'applications', 'baselines', 'storage', 'writers')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +104,9 @@ class Cell:
 STOCK = Variant('stock')
 DEDUP = Variant('dedup', dedup=True)
 PAIR = (STOCK, DEDUP)
+#: Pages that are written to again wait, compared with both without that.
+DEFER = Variant('dedup, deferring', dedup=True, changes=(('defer', True),),
+                reference='dedup')
 
 
 def _both(name: str, **changes: object) -> tuple[Variant, Variant]:
@@ -217,6 +220,24 @@ def _storage(memory: int) -> list[Cell]:
     ]
 
 
+def _writers(memory: int) -> list[Cell]:
+    """Guests that write to the same memory again, 8 and 48 MB/s."""
+    return [
+        Cell(
+            'writers',
+            f'{kind}, {rate} MB/s',
+            link,
+            _options(memory, _RATE[link], 35, workload=kind,
+                     write_rate=rate, wss=32),
+            (*PAIR, DEFER),
+            False,
+        )
+        for link in ('1 GbE', '100/500')
+        for kind in ('anon-writer', 'pagecache-writer', 'mixed')
+        for rate in (8, 48)
+    ]
+
+
 def full(memory: int = 768) -> list[Cell]:
     """Everything.
 
@@ -227,6 +248,7 @@ def full(memory: int = 768) -> list[Cell]:
         *_applications(memory),
         *_baselines(memory),
         *_storage(memory),
+        *_writers(memory),
     ]
 
 
@@ -247,4 +269,7 @@ def quick() -> list[Cell]:
         Cell('storage', 'slow, 60 %', '200',
              _options(memory, Rate('200', link=200), 60, storage='slow',
                       storage_rate=10), PAIR, True),
+        Cell('writers', 'anon-writer, 48 MB/s', '1 GbE',
+             _options(memory, _RATE['1 GbE'], 35, workload='anon-writer',
+                      write_rate=48, wss=32), (*PAIR, DEFER), False),
     ]

@@ -33,7 +33,8 @@ class Options:
     wss: MiB of anonymous memory that are written to, 0: all; timeout:
     seconds after which a migration is cancelled; compress: whether ours
     compresses what it sends, compress_level, compress_threads: how, 0:
-    what is best.
+    what is best; defer: whether pages that are written to again wait for
+    the next round.
     """
 
     link: float = 200.0
@@ -62,6 +63,7 @@ class Options:
     compress: bool = False
     compress_level: int = 0
     compress_threads: int = 0
+    defer: bool = False
     relay: bool = True
     runs: tuple[str, ...] = RUNS
 

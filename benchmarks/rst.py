@@ -208,7 +208,7 @@ def targets_table(report: dict) -> str:
 
 
 def group_table(group: str, cells: list[dict]) -> str:
-    if group == 'baselines':
+    if group in ('baselines', 'writers'):
         return variant_table(cells)
     first = {
         'grid': 'duplicates',

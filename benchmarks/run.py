@@ -224,6 +224,7 @@ class Run:
                 copy=self._storage.copy,
                 records=self._plan.records,
                 compression=self._options.qmp_compression,
+                defer_redirtied=self._options.defer,
             )
         migration = source.migrate(
             self._destination, self._options.migration()

@@ -335,6 +335,7 @@ class FactsCollector:
             min_gain=ours.min_gain, fetch_share=ours.fetch_share,
             fetch_rate=ours.fetch_rate << 20, fetch_iops=ours.fetch_iops,
             fetch_in_postcopy=ours.fetch_in_postcopy,
+            defer_redirtied_pages=ours.defer_redirtied_pages,
             compression=compression, compression_source=set_in)
 
 

@@ -111,6 +111,17 @@ _BASIC = [
              'when post-copy begins. It has no effect without '
              '[libvirt] live_migration_permit_post_copy.'),
     cfg.BoolOpt(
+        'defer_redirtied_pages',
+        default=False,
+        mutable=True,
+        help='Whether a page that the guest has written to again, when its '
+             'turn comes, waits for the next round of the live migration '
+             'instead of being sent in this one, too. It saves bytes and '
+             'time with guests that write to the same memory again and '
+             'again, and is left off for a round after one in which it '
+             'saved nothing. The destination need not know of it. It has no '
+             'effect on ordinary migrations.'),
+    cfg.BoolOpt(
         'adapt_downtime_limit',
         default=True,
         mutable=True,

@@ -155,7 +155,8 @@ class Guest(abc.ABC):
                   resend: bool = True, fetch_rate: int = 0,
                   fetch_iops: int = 0, records: bool = True,
                   compression: dict[str, int] | None = None,
-                  lazy: bool = False) -> None:
+                  lazy: bool = False,
+                  defer_redirtied: bool = False) -> None:
         """Let the next migration leave out what storage holds.
 
         :param copy: shared or own, where the destination has the disks
@@ -169,6 +170,8 @@ class Guest(abc.ABC):
             DedupCompression of the QMP schema; {} for what is best, None
             for not at all
         :param lazy: leave pages out in post-copy, too
+        :param defer_redirtied: leave pages that the guest has written to
+            again to the next round
         """
 
     @abc.abstractmethod

@@ -126,7 +126,8 @@ class QmpGuest(base.Guest):
                   resend: bool = True, fetch_rate: int = 0,
                   fetch_iops: int = 0, records: bool = True,
                   compression: dict[str, int] | None = None,
-                  lazy: bool = False) -> None:
+                  lazy: bool = False,
+                  defer_redirtied: bool = False) -> None:
         arguments: dict[str, object] = {'disks': list(disks)} if disks else {}
         if fetch_rate:
             arguments['fetch-rate'] = fetch_rate
@@ -136,6 +137,8 @@ class QmpGuest(base.Guest):
             arguments['records'] = False
         if lazy:
             arguments['lazy'] = True
+        if defer_redirtied:
+            arguments['defer-redirtied'] = True
         if compression is not None:
             arguments['compression'] = compression
         self._dedup('x-dedup-arm', copy=copy, resend=resend, **arguments)

@@ -153,6 +153,9 @@ class SourceStatistics:
     compression_ns: int = 0
     compression_threads: int = 0
     compression_level: int = 0
+    deferred_pages: int = 0
+    deferred_sent_pages: int = 0
+    deferral_checks: int = 0
 
     @property
     def compression_ratio(self):

@@ -138,6 +138,7 @@ def _chosen(known: facts.Facts, stock: plan.Prediction,
         fetch_rate=_fetch_rate(known.options, disks),
         fetch_iops=known.options.fetch_iops,
         fetch_in_postcopy=known.options.fetch_in_postcopy,
+        defer_redirtied_pages=known.options.defer_redirtied_pages,
         compression_threads=candidate.threads, reason=unbuilt,
         explanation=explain.explain(
             known, disks, stock, prediction,

@@ -165,6 +165,8 @@ class Options:
     :ivar fetch_rate: bytes/s they may take instead, 0: fetch_share
     :ivar fetch_iops: reads a second, 0: no limit
     :ivar fetch_in_postcopy: whether fetches go on in post-copy
+    :ivar defer_redirtied_pages: whether pages that are written to again
+        wait for the next round
     :ivar compression: one of COMPRESSIONS
     :ivar compression_source: where it was set, as strategy_source
     """
@@ -188,6 +190,7 @@ class Options:
     fetch_rate: int = 0
     fetch_iops: int = 0
     fetch_in_postcopy: bool = False
+    defer_redirtied_pages: bool = False
     compression: str = 'auto'
     compression_source: str = 'nova.conf'
 

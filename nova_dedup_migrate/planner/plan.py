@@ -101,6 +101,8 @@ class Plan:
     :ivar fetch_rate: bytes/s the destination may read, 0: no limit
     :ivar fetch_iops: reads a second it may begin, 0: no limit
     :ivar fetch_in_postcopy: whether it goes on reading in post-copy
+    :ivar defer_redirtied_pages: whether a page that is written to again
+        waits for the next round
     :ivar compression_threads: that may compress what goes through the
         link; 0: nothing is compressed
     """
@@ -117,4 +119,5 @@ class Plan:
     fetch_rate: int = 0
     fetch_iops: int = 0
     fetch_in_postcopy: bool = False
+    defer_redirtied_pages: bool = False
     compression_threads: int = 0

@@ -56,6 +56,7 @@ class Arm(base.Task):
                     disks=[_argument(disk) for disk in plan.disks],
                     fetch_rate=plan.fetch_rate, fetch_iops=plan.fetch_iops,
                     lazy=plan.fetch_in_postcopy,
+                    defer_redirtied=plan.defer_redirtied_pages,
                     records=plan.strategy != planner_plan.COMPRESS,
                     compression=({'threads': plan.compression_threads}
                                  if plan.compression_threads else None))

@@ -121,7 +121,8 @@ class Rig:
             self.guest.read(page, sector + number * step, drive)
 
     def migrate(self, arm=True, copy='shared', resend=False, disks=(),
-                records=True, compression=None, lazy=True, **given):
+                records=True, compression=None, lazy=True, defer=False,
+                **given):
         """Begin; it does not end before finish().
 
         Without resending, unless asked for: what is outstanding stays so
@@ -134,7 +135,7 @@ class Rig:
         if arm:
             self.source.arm_dedup(copy=copy, resend=resend, disks=disks,
                                   records=records, compression=compression,
-                                  lazy=lazy)
+                                  lazy=lazy, defer_redirtied=defer)
         self.migration = self.source.migrate(
             self.destination, options.MigrationOptions(**given))
         return self.migration

@@ -43,8 +43,8 @@ class ArmTest(base.TestCase):
             copy='shared', resend=True, disks=[
                 {'device': 'virtio-disk0', 'copy': 'shared', 'use': True},
                 {'device': 'virtio-disk1', 'copy': 'own', 'use': False}],
-            fetch_rate=0, fetch_iops=0, lazy=False, records=True,
-            compression=None)
+            fetch_rate=0, fetch_iops=0, lazy=False, defer_redirtied=False,
+            records=True, compression=None)
         self.assertEqual([operations.UNDO_ARM], self.undo)
 
     def test_compression(self):
@@ -54,13 +54,21 @@ class ArmTest(base.TestCase):
         self.task.execute()
         self.guest.arm_dedup.assert_called_once_with(
             copy='shared', resend=True, disks=[], fetch_rate=0, fetch_iops=0,
-            lazy=False, records=False, compression={'threads': 3})
+            lazy=False, defer_redirtied=False, records=False,
+            compression={'threads': 3})
 
     def test_fetching_in_postcopy(self):
         self.operation.plan = dataclasses.replace(
             self.operation.plan, fetch_in_postcopy=True)
         self.task.execute()
         self.assertTrue(self.guest.arm_dedup.call_args.kwargs['lazy'])
+
+    def test_deferring(self):
+        self.operation.plan = dataclasses.replace(
+            self.operation.plan, defer_redirtied_pages=True)
+        self.task.execute()
+        self.assertTrue(
+            self.guest.arm_dedup.call_args.kwargs['defer_redirtied'])
 
     def test_undo_log_comes_first(self):
         self.guest.arm_dedup.side_effect = (

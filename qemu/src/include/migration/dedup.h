@@ -232,6 +232,14 @@ void dedup_incoming_cleanup(void);
 int ram_dedup_save_content(RAMBlock *rb, unsigned long page);
 bool ram_dedup_take_dirty(RAMBlock *rb, unsigned long page);
 void ram_dedup_set_dirty(RAMBlock *rb, unsigned long page);
+/* Does the dirty log have the page since the last synchronisation? */
+bool ram_dedup_redirtied(RAMBlock *rb, unsigned long page);
+
+/*
+ * Likewise, with no lock held: bring the dirty log up to date, which the
+ * accelerator keeps, without a synchronisation.  Takes the BQL.
+ */
+void ram_dedup_read_log(void);
 
 /* Offered by migration/migration.c */
 int migrate_send_rp_dedup(MigrationIncomingState *mis, uint16_t len,

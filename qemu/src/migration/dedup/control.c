@@ -80,6 +80,7 @@ void qmp_x_dedup_arm(bool has_copy, DedupCopy copy, bool has_disks,
                      bool has_fetch_rate, uint64_t fetch_rate,
                      bool has_fetch_iops, uint32_t fetch_iops,
                      bool has_records, bool records, bool has_lazy, bool lazy,
+                     bool has_defer_redirtied, bool defer_redirtied,
                      DedupCompression *compression, Error **errp)
 {
     DedupLimits limits = {
@@ -105,7 +106,9 @@ void qmp_x_dedup_arm(bool has_copy, DedupCopy copy, bool has_disks,
     }
     if (dedup_source_arm(has_copy, copy, has_disks ? disks : NULL,
                          !has_resend || resend, !has_records || records,
-                         has_lazy && lazy, &limits, errp)) {
+                         has_lazy && lazy,
+                         has_defer_redirtied && defer_redirtied, &limits,
+                         errp)) {
         dedup_compress_want(compression, threads, level);
     }
 }
@@ -153,7 +156,7 @@ void hmp_x_dedup_arm(Monitor *mon, const QDict *qdict)
 
     qmp_x_dedup_arm(true, own ? DEDUP_COPY_OWN : DEDUP_COPY_SHARED, false,
                     NULL, false, false, false, 0, false, 0, false, false,
-                    false, false, NULL, &err);
+                    false, false, false, false, NULL, &err);
     hmp_handle_error(mon, err);
 }
 

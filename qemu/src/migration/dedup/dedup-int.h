@@ -16,7 +16,7 @@
  *   source.c     the course of a migration; source-*.c  its records, answers,
  *                beginning and end, post-copy, and hints for the next one
  *   outstanding.c  records not answered; deferred.c  pages put off;
- *   pace.c       waiting or sending
+ *   pace.c       waiting or sending; redirtied.c  not sending hot pages
  *   incoming.c   the destination's pages: waiting, being placed, superseded
  *   incoming-load.c  what arrives there; incoming-hints.c  hints;
  *   incoming-lazy.c  in post-copy
@@ -117,6 +117,7 @@ typedef struct DedupRam {
     unsigned long *later;       /* source: a record when there is room */
     unsigned long *owed;        /* source: a record went, nothing settled it */
     unsigned long *told;        /* source: the destination has the hint */
+    unsigned long *redirtied;   /* source: put off and not sent since, or NULL */
     bool gone;                  /* unplugged during the migration: no @rb */
     unsigned index;             /* in SETUP */
     QTAILQ_ENTRY(DedupRam) next;
@@ -232,7 +233,7 @@ typedef struct DedupLimits {
 
 /* Source.  Each under the BQL. */
 bool dedup_source_arm(bool has_copy, DedupCopy copy, DedupDiskList *disks,
-                      bool resend, bool records, bool lazy,
+                      bool resend, bool records, bool lazy, bool put_off,
                       const DedupLimits *limits, Error **errp);
 void dedup_source_disarm(void);
 DedupSourceInfo *dedup_source_query(void);

@@ -59,6 +59,7 @@ void dedup_ram_free(DedupRam *dr)
     g_free(dr->later);
     g_free(dr->owed);
     g_free(dr->told);
+    g_free(dr->redirtied);
     g_free(dr);
 }
 

@@ -49,6 +49,8 @@ static void inject_set(const char *name, unsigned value)
         { "trust-acks", .flag = &dedup_inject.trust_acks },
         { "no-compare", .flag = &dedup_inject.no_compare },
         { "no-inflate-wait", .flag = &dedup_inject.no_inflate_wait },
+        { "read-log", .flag = &dedup_inject.read_log },
+        { "defer-last", .flag = &dedup_inject.defer_last },
         { "no-claim", .flag = &dedup_inject.no_claim },
         { "no-atomic-place", .flag = &dedup_inject.no_atomic_place },
     };

@@ -37,6 +37,8 @@ typedef struct DedupInject {
     bool trust_acks;            /* BREAKS: stale answers count */
     bool no_compare;            /* BREAKS: any hint sampled is valid */
     bool no_inflate_wait;       /* BREAKS: likewise at the destination */
+    bool read_log;              /* as with KVM, which has a log of its own */
+    bool defer_last;            /* BREAKS: put pages off in the last round */
     bool no_claim;              /* leave pages requested to storage */
     bool no_atomic_place;       /* BREAKS: overwrite what post-copy placed */
 } DedupInject;

@@ -76,12 +76,14 @@ void dedup_outstanding_free(DedupOutstanding *o)
         g_free(dr->later);
         g_free(dr->owed);
         g_free(dr->told);
+        g_free(dr->redirtied);
         dr->ids = NULL;
         dr->direct = NULL;
         dr->waiting = NULL;
         dr->later = NULL;
         dr->owed = NULL;
         dr->told = NULL;
+        dr->redirtied = NULL;
         if (dr->gone) {
             dedup_ram_free(dr);
         }

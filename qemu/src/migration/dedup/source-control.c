@@ -159,6 +159,7 @@ static void source_prepare(void)
             g_clear_pointer(&dr->told, g_free);
             continue;
         }
+        dr->redirtied = src.put_off_wanted ? bitmap_try_new(dr->pages) : NULL;
         dr->index = src.out.rams->len;
         g_ptr_array_add(src.out.rams, dr);
     }
@@ -179,6 +180,9 @@ static void source_prepare(void)
     src.last_exact_us = src.hold_since_us = 0;
     src.closing = false;
     src.lazy = src.handed_over = src.requested = false;
+    src.put_off = src.put_off_wanted;
+    src.put_off_last = src.finished = false;
+    dedup_redirtied_init(&src.redirtied, now_us());
     src.later = 0;
     src.scan_ram = 0;
     src.scan_page = 0;
@@ -206,7 +210,7 @@ static void source_release(void)
         WITH_QEMU_LOCK_GUARD(&src.lock) {
             src.listening = false;
         }
-        src.running = src.prepared = src.postcopy = false;
+        src.running = src.prepared = src.postcopy = src.put_off = false;
         dedup_outstanding_free(&src.out);
         dedup_deferred_free(&src.deferred);
         g_clear_pointer(&src.disks, g_ptr_array_unref);
@@ -237,7 +241,7 @@ static int source_notify(NotifierWithReturn *n, MigrationEvent *e,
 /* The rest is called under the BQL */
 
 bool dedup_source_arm(bool has_copy, DedupCopy copy, DedupDiskList *disks,
-                      bool resend, bool records, bool lazy,
+                      bool resend, bool records, bool lazy, bool put_off,
                       const DedupLimits *limits, Error **errp)
 {
     if (migration_is_running() || src.prepared) {
@@ -256,6 +260,7 @@ bool dedup_source_arm(bool has_copy, DedupCopy copy, DedupDiskList *disks,
     src.limits = *limits;
     src.records = records;
     src.lazy_wanted = lazy;
+    src.put_off_wanted = put_off;
     src.ever = true;
     memset(&src.fig, 0, sizeof(src.fig));
     WITH_QEMU_LOCK_GUARD(&src.lock) {

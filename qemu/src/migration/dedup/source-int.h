@@ -7,6 +7,7 @@
  *   source.c          the course of a migration
  *   source-postcopy.c its course in post-copy
  *   source-hints.c    hints for the next migration
+ *   source-redirtied.c  pages that wait for the next round
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -21,6 +22,7 @@
 #include "deferred.h"
 #include "outstanding.h"
 #include "pace.h"
+#include "redirtied.h"
 
 #define HOLD_MAX_US     (5000 * 1000)   /* of the switch-over, or the end */
 
@@ -43,6 +45,7 @@ typedef struct DedupSource {
     DedupLimits limits;
     bool records;
     bool lazy_wanted;
+    bool put_off_wanted;
     NotifierWithReturn notifier;
 
     /* Read by anyone, atomically */
@@ -61,6 +64,12 @@ typedef struct DedupSource {
     DedupOutstanding out;
     DedupDeferred deferred;
     DedupPace pace;
+    bool put_off;                       /* pages written to again, as yet */
+    bool put_off_last;                  /* the last page that was handled */
+    bool finished;                      /* a test puts off nevertheless */
+    DedupRedirtied redirtied;
+    int64_t pass_us;                    /* QEMU's loop began anew, */
+    uint64_t pass_bytes;                /* when so much had been sent */
     unsigned pass_ram;
     uint64_t pass_page;
     bool pass_done;
@@ -137,6 +146,15 @@ void source_hints_prepare(void);                /* BQL, no such thread yet */
 bool source_hold_for_hints(void);
 uint64_t source_hints_pending(void);            /* bytes; not 0: they go now */
 bool source_send_hints(QEMUFile *f);            /* true: more to send */
+/* source-redirtied.c; migration thread, with the dirty bitmap's mutex held */
+void source_redirtied_round(void);              /* a section begins */
+/* True: the page, just taken out of the bitmap, waits for the next round */
+bool source_put_off(RAMBlock *rb, unsigned long page);
+void source_redirtied_finish(void);             /* make dirty what waits */
+/* Likewise, with no lock held; QEMU's loop begins, or it has synchronised */
+void source_redirtied_pass(bool synchronised);
+/* The scan is through: wait if need be; time that the link idled in this pass */
+int64_t source_redirtied_pause(void);
 
 /* source-control.c */
 void source_set_state(DedupSourceState state);

@@ -283,7 +283,7 @@ bool dedup_source_save_page(RAMBlock *rb, unsigned long page)
     if (src.postcopy && migrate_postcopy_preempt()) {
         return false;
     }
-    return source_save_page(rb, page);
+    return source_put_off(rb, page) || source_save_page(rb, page);
 }
 
 bool source_save_page(RAMBlock *rb, unsigned long page)
@@ -328,11 +328,12 @@ bool source_save_page(RAMBlock *rb, unsigned long page)
 
 bool dedup_source_drops_delta(void)
 {
-    return !dedup_inject.no_xbzrle_drop;
+    return !src.put_off_last && !dedup_inject.no_xbzrle_drop;
 }
 
 uint64_t dedup_source_saved_bytes(void)
 {
-    return (qatomic_read(&src.fig.record_pages) << DEDUP_PAGE_BITS) +
+    return ((qatomic_read(&src.fig.record_pages) +
+             qatomic_read(&src.fig.deferred_pages)) << DEDUP_PAGE_BITS) +
            dedup_compress_saved_bytes();
 }

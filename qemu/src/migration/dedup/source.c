@@ -233,6 +233,7 @@ bool source_first_pass(QEMUFile *f)
             break;
         }
         if (ram_dedup_take_dirty(dr->rb, src.pass_page) &&
+            !source_put_off(dr->rb, src.pass_page) &&
             !source_save_page(dr->rb, src.pass_page)) {
             dedup_set_dirty(dr, src.pass_page);
         }
@@ -290,6 +291,7 @@ bool dedup_source_iterate(QEMUFile *f)
     if (!src.prepared) {
         return false;
     }
+    source_redirtied_round();
     if (src.state == DEDUP_SOURCE_STATE_NEGOTIATING && negotiate(f)) {
         return true;
     }
@@ -358,7 +360,11 @@ void dedup_source_idle(bool done)
         g_usleep(PASS_PAUSE_US);
         return;
     }
-    if (!done || !src.running || !source_unsettled()) {
+    if (!done) {
+        return;
+    }
+    if (!src.running || !source_unsettled()) {
+        discount(source_redirtied_pause());
         return;
     }
     dedup_pace_link(&src.pace, now, link_bytes(),
@@ -384,6 +390,7 @@ void dedup_source_quiesce(void)
 
 void dedup_source_finish(void)
 {
+    source_redirtied_finish();
     dedup_compress_last_round();
     if (!src.running) {
         return;
@@ -408,6 +415,7 @@ uint64_t dedup_source_pending(bool exact)
 {
     int64_t now;
 
+    source_redirtied_pass(exact);
     src.closing = false;
     if (!src.running || source_hints_pending() || !source_unsettled()) {
         return source_hints_pending();
