@@ -197,7 +197,9 @@ class Drain:
         writer.add_server(
             server_id=one['server_id'], name=one['server_name'],
             project_id=one['project_id'], position=position,
-            on_blocked=drain['on_blocked'], prediction=dict(one),
+            on_blocked=(drain['choices'] or {}).get(
+                one['server_id'], drain['on_blocked']),
+            prediction=dict(one),
             blockers=blocked,
             state=drains.SERVER_BLOCKED if blocked else drains.QUEUED,
             reason='; '.join(why['message'] for why in blocked))
