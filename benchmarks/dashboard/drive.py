@@ -94,7 +94,8 @@ def drain(browser):
         page.wait_for_selector('#dedup-running .dedup-parts')
         browser.wait('MB/s', '#dedup-running')
         browser.shoot('live-migrations')
-    browsers.accessible(browser, 'live migrations', browsers.PART, '.dedup-filter')
+    browsers.accessible(browser, 'live migrations', browsers.PART,
+                        '.dedup-filter')
     with browser.check('live migration: one that runs'):
         page.locator('#dedup-running a').first.click()
         page.wait_for_selector('.dedup-bar')
