@@ -95,7 +95,8 @@ class CheckView(views.PartView):
         if one['host'] is None:
             raise http.Http404()
         rows = one['servers'] or []
-        blocked = [{**row, 'own': progress.allowed(row['blockers'])}
+        blocked = [{**row, 'own': ('wait', *progress.allowed(
+                       row['blockers']))}
                    for row in rows if row['blockers']]
         ready = one['state'] not in ('pending', 'running')
         return {
