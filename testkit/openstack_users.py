@@ -54,8 +54,10 @@ class OpenStack(openstack.OpenStack):
             user = self._user(request.headers['X-Subject-Token'])
             scoped = True
         if user not in self.users:
-            return _json({'error': {'code': 401, 'message': 'no such user'}},
-                         401)
+            # As Keystone: a token that is looked at is not found.
+            code = 404 if request.method in ('GET', 'HEAD') else 401
+            return _json({'error': {'code': code, 'message': 'no such user'}},
+                         code)
         if request.method == 'DELETE':
             return webob.Response(status=204)
         made = self._token(request)

@@ -194,7 +194,7 @@ class World:
         elif word == 'name':
             return rest.replace('HOSTILE', HOSTILE)
         elif word == 'id':
-            return self.names[rest]
+            return self.names[rest.replace('HOSTILE', HOSTILE)]
         elif word == 'host':
             return self.cloud.servers[self.names[rest]].host
         elif word == 'service':
