@@ -269,17 +269,17 @@ def forbidden(browser):
 
 
 def expired(browser):
+    browser.log_in('root')
     page = browser.page
     with browser.check('expired: a page says what a token that is refused'
                        ' needs'):
-        browser.log_in('root')
-        browser.open(_DRAINS)
+        browser.open(_HOSTS)
         browser.wait('compute1')
         browser.world('revoke root')
         browser.wait('Log out and in again', '#dedup-problem')
         browser.shoot('expired')
         browser.polls.clear()
-        page.wait_for_timeout(7000)
+        page.wait_for_timeout(12000)
         assert not browser.polls, browser.polls
         browser.world('restore root')
         page.reload()
@@ -296,8 +296,8 @@ def expired(browser):
 
 def engine(browser):
     """The API answers, and nobody works."""
-    page = browser.page
     browser.log_in('root')
+    page = browser.page
     browser.world('engine-away')
     with browser.check('engine away: a check says why it does not end'):
         browser.open(_DRAINS + 'new?host=compute3')
@@ -313,7 +313,6 @@ def engine(browser):
 
 
 def german(browser):
-    page = browser.page
     with browser.check('German: panels, states, plurals'):
         browser.log_in('root', 'de')
         browser.open(_HOSTS)
@@ -321,7 +320,7 @@ def german(browser):
         browser.open(_MIGRATIONS)
         browser.wait('abgeschlossen', '#dedup-history')
         browser.shoot('german')
-        assert page.evaluate('document.documentElement.lang') == 'de'
+        assert browser.page.get_attribute('html', 'lang') == 'de'
     browsers.accessible(browser, 'German')
 
 
