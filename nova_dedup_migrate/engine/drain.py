@@ -388,8 +388,9 @@ class Drain:
                 number = sum(row['state'] == drains.SERVER_BLOCKED
                              for row in servers)
                 self._enter(drains.BLOCKED, 'All others have moved',
-                            '%d servers cannot move; choose for each to '
-                            'wait, skip, stop or migrate it cold' % number)
+                            '%d server%s cannot move; choose for each to '
+                            'wait, skip, stop or migrate it cold'
+                            % (number, '' if number == 1 else 's'))
             return
         self._enter(drains.VERIFYING, 'Verifying that the host is empty')
 
