@@ -32,7 +32,7 @@ def main(argv=None):
     parser.add_argument('--python', required=True,
                         help='of an environment that has Horizon')
     parser.add_argument('--quick', action='store_true',
-                        help='the same, as it takes four minutes')
+                        help='the same, as it takes five minutes')
     parser.add_argument('--only', action='append', default=[],
                         metavar='PART', help='of drive.py; default: all')
     parser.add_argument('--pictures', action='store_true',

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+import re
 from typing import Any
 
 from nova_dedup_migrate_dashboard import charts
@@ -88,8 +89,13 @@ def choices(row: Mapping[str, Any]) -> list[str]:
         return []
     if row['state'] not in BLOCKED:
         return ['skip']
+    return allowed(row['blockers'])
+
+
+def allowed(blockers: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the choices that help against every reason of a server."""
     return [choice for choice in _CHOICES
-            if all(choice in one['choices'] for one in row['blockers'])]
+            if all(choice in one['choices'] for one in blockers)]
 
 
 def helpful(blocked: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -97,6 +103,12 @@ def helpful(blocked: Iterable[Mapping[str, Any]]) -> list[str]:
     return [choice for choice in _CHOICES
             if any(all(choice in one['choices'] for one in row['blockers'])
                    for row in blocked)]
+
+
+def is_uuid(text: str) -> bool:
+    """Return whether a text is a UUID as the API has it."""
+    return re.fullmatch('[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}',
+                        text) is not None
 
 
 def saved(one: Mapping[str, Any]) -> float | None:

@@ -52,6 +52,8 @@ def problem(error: Exception) -> str:
                  'drains go on without this page, which tries again every '
                  'few seconds. If it stays so, look at the log of '
                  'nova-dedup-migrate on the host of the controller.')
+    if isinstance(error, NovaRefused):
+        return _('Nova refuses it: %s') % error
     if isinstance(error, client.Refused) and error.status == 401:
         return _('The migration controller does not accept your session '
                  'any more. Log out and in again.')
@@ -61,17 +63,38 @@ def problem(error: Exception) -> str:
     return str(error)
 
 
-class AdminView(generic.View):
-    """Only for those who see the Admin dashboard.
+def engine_away(api: sdk.Proxy) -> bool:
+    """Return whether no engine works: nothing is checked or moved then.
+
+    False for those who may not list the engines.
+    """
+    try:
+        return not any(one['state'] == 'up' for one in client.answers(
+            lambda: [client.plain(found) for found in api.services()])())
+    except client.Refused:
+        return False
+
+
+def may_administer(request: http.HttpRequest) -> bool:
+    """Return whether the user of a request sees the Admin dashboard.
 
     Horizon hides the dashboard from others, and does not keep them from the
     URLs of its panels.
     """
+    return bool(horizon.get_dashboard('admin').can_access(
+        {'request': request}))
+
+
+class NovaRefused(client.Refused):
+    """Nova refuses a request, or does not answer it."""
+
+
+class AdminView(generic.View):
+    """Only for those who see the Admin dashboard."""
 
     def dispatch(self, request: http.HttpRequest, *args: Any, **kwargs: Any
                  ) -> http.HttpResponse:
-        if not horizon.get_dashboard('admin').can_access(
-                {'request': request}):
+        if not may_administer(request):
             raise exceptions.NotAuthorized(_('Admin dashboard'))
         return super().dispatch(request, *args, **kwargs)
 

@@ -54,8 +54,10 @@ class OpenStack(openstack.OpenStack):
             user = self._user(request.headers['X-Subject-Token'])
             scoped = True
         if user not in self.users:
-            return _json({'error': {'code': 401, 'message': 'no such user'}},
-                         401)
+            # As Keystone: a token that is looked at is not found.
+            code = 404 if request.method in ('GET', 'HEAD') else 401
+            return _json({'error': {'code': code, 'message': 'no such user'}},
+                         code)
         if request.method == 'DELETE':
             return webob.Response(status=204)
         made = self._token(request)
@@ -87,25 +89,20 @@ class OpenStack(openstack.OpenStack):
             'id': PROJECT, 'name': 'service', 'domain_id': 'default',
             'enabled': True, 'links': {}}]})
 
+    def _servers(self, request: webob.Request) -> webob.Response:
+        response = super()._servers(request)
+        body = json.loads(response.body)
+        for server in body['servers']:
+            _complete(server)
+        return _json(body)
+
     def _server_show(self, request: webob.Request, server_id: str
                      ) -> webob.Response:
         response = super()._server_show(request, server_id)
         if response.status_int != 200:
             return response
         body = json.loads(response.body)
-        server = body['server']
-        server.update({
-            'image': '', 'addresses': {}, 'metadata': {}, 'links': [],
-            'user_id': 'dedup', 'created': '2026-11-01T09:00:00Z',
-            'updated': '2026-11-01T09:00:00Z', 'locked': False,
-            'key_name': None, 'description': None, 'fault': {},
-            'progress': 0, 'config_drive': '', 'security_groups': [],
-            'os-extended-volumes:volumes_attached': [],
-            'OS-EXT-AZ:availability_zone': 'nova',
-            'OS-EXT-SRV-ATTR:hypervisor_hostname': server[
-                'OS-EXT-SRV-ATTR:host'],
-            'OS-EXT-SRV-ATTR:instance_name': 'instance-1',
-            'OS-SRV-USG:launched_at': '2026-11-01T09:00:10.000000'})
+        _complete(body['server'])
         return _json(body)
 
     def _flavors(self, request: webob.Request) -> webob.Response:
@@ -113,6 +110,22 @@ class OpenStack(openstack.OpenStack):
             'id': '1', 'name': 'small', 'ram': 512, 'vcpus': 1, 'disk': 1,
             'OS-FLV-EXT-DATA:ephemeral': 0, 'swap': 0, 'links': [],
             'os-flavor-access:is_public': True, 'extra_specs': {}}]})
+
+
+def _complete(server: dict[str, Any]) -> None:
+    """Add what Horizon's own pages read of a server."""
+    server.update({
+        'image': '', 'addresses': {}, 'metadata': {}, 'links': [],
+        'user_id': 'dedup', 'created': '2026-11-01T09:00:00Z',
+        'updated': '2026-11-01T09:00:00Z', 'locked': False,
+        'key_name': None, 'description': None, 'fault': {},
+        'progress': 0, 'config_drive': '', 'security_groups': [],
+        'os-extended-volumes:volumes_attached': [],
+        'OS-EXT-AZ:availability_zone': 'nova',
+        'OS-EXT-SRV-ATTR:hypervisor_hostname': server[
+            'OS-EXT-SRV-ATTR:host'],
+        'OS-EXT-SRV-ATTR:instance_name': 'instance-1',
+        'OS-SRV-USG:launched_at': '2026-11-01T09:00:10.000000'})
 
 
 def _json(value: Any, status: int = 200) -> webob.Response:

@@ -20,6 +20,16 @@ _WCAG = {'runOnly': {'type': 'tag', 'values': [
 PART = '#dedup-part'
 
 
+def accessible(browser, name, *selectors):
+    """Check the part of a page, or what the selectors name, with axe."""
+    with browser.check('%s: accessible (axe, WCAG 2.1 AA)' % name):
+        found = [one for selector in selectors or (PART,)
+                 for one in browser.violations(selector)]
+        assert not found, found
+    with browser.check('%s: no script, style or handler within' % name):
+        assert not browser.markup(), browser.markup()
+
+
 class Browser:
     """:param url: of Horizon
     :param directory: for screenshots
@@ -38,16 +48,18 @@ class Browser:
         self.faults = []
         #: (time, URL) of requests for a part
         self.polls = []
+        #: URLs of pages for which Horizon had an error
+        self.failures = []
         self._axe = axe.Axe()
 
     def close(self):
         self._browser.close()
 
-    def log_in(self, user):
+    def log_in(self, user, language='en'):
         if self.page is not None:
             self.page.context.close()
         context = self._browser.new_context(
-            viewport={'width': 1280, 'height': 800}, locale='en')
+            viewport={'width': 1280, 'height': 800}, locale=language)
         context.set_default_timeout(PATIENCE)
         page = self.page = context.new_page()
         page.on('pageerror', lambda error: self.faults.append(str(error)))
@@ -59,6 +71,10 @@ class Browser:
         page.on('request', lambda request: self.polls.append(
             (time.monotonic(), request.url))
             if 'part=1' in request.url else None)
+        page.on('response', lambda response: self.failures.append(
+            '%s: %d' % (response.url, response.status))
+            if response.status >= 500 and '/admin/' in response.url
+            else None)
         self.open('/auth/login/')
         page.fill('#id_username', user)
         page.fill('#id_password', 'x')
@@ -117,6 +133,14 @@ class Browser:
         """Click on what a refresh may put another one in place of."""
         self.page.locator(selector).click()
 
+    def tab_to(self, identity):
+        """Move the focus to an element as those without a mouse do."""
+        for _ in range(120):
+            self.page.keyboard.press('Tab')
+            if self.page.evaluate('document.activeElement.id') == identity:
+                return
+        raise AssertionError('%s cannot be reached with Tab' % identity)
+
     def world(self, command):
         """Have the world do something; return its answer."""
         print('world ' + command, flush=True)
@@ -131,7 +155,7 @@ class Browser:
 
     def markup(self):
         """Return what a policy against scripts within pages forbids."""
-        sent = self.page.request.get(
-            self.page.url, params={'part': '1'}).json()['html']
+        sent = self.page.request.get(self.url + self.page.get_attribute(
+            PART, 'data-url')).json()['html']
         return re.findall(r'<script|<style|\son\w+="|\sstyle="|javascript:',
                           sent)

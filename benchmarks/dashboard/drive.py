@@ -9,24 +9,15 @@ the environment that has Playwright, and imports nothing of the project.
 import itertools
 import re
 import sys
-import time
 
 from playwright import sync_api
 
 from benchmarks.dashboard import browser as browsers
+from benchmarks.dashboard import instance
 
 _MIGRATIONS = '/admin/dedup_migrations/'
 _DRAINS = '/admin/dedup_drains/'
 _HOSTS = '/admin/dedup_hosts/'
-
-
-def accessible(browser, name, *selectors):
-    with browser.check('%s: accessible (axe, WCAG 2.1 AA)' % name):
-        found = [one for selector in selectors or (browsers.PART,)
-                 for one in browser.violations(selector)]
-        assert not found, found
-    with browser.check('%s: no script, style or handler within' % name):
-        assert not browser.markup(), browser.markup()
 
 
 def hosts(browser):
@@ -38,7 +29,7 @@ def hosts(browser):
         browser.wait('0 of 2')
         browser.wait('1 agent is down')
         browser.shoot('hosts')
-    accessible(browser, 'hosts')
+    browsers.accessible(browser, 'hosts')
 
 
 def wizard(browser):
@@ -47,7 +38,7 @@ def wizard(browser):
         browser.open(_HOSTS)
         page.locator('tr', has_text='compute1').get_by_text('Drain').click()
         assert page.locator('#dedup-drain-host').input_value() == 'compute1'
-        accessible(browser, 'wizard, host')
+        browsers.accessible(browser, 'wizard, host')
         browser.press('#dedup-check')
         page.wait_for_selector('#dedup-start')
     with browser.check('wizard: each reason, choices, estimate'):
@@ -58,7 +49,7 @@ def wizard(browser):
         browser.wait('moves alone', '#dedup-movable')
         assert page.locator('#dedup-on-blocked option').count() == 4
         browser.shoot('drain-check')
-    accessible(browser, 'wizard, check')
+    browsers.accessible(browser, 'wizard, check')
     with browser.check('wizard: a text that is no time is refused'):
         page.evaluate("document.getElementById('dedup-deadline').type ="
                       " 'text'")
@@ -83,7 +74,7 @@ def drain(browser):
         browser.wait('gpu-1', '#dedup-blocked')
         page.wait_for_timeout(4000)
         browser.shoot('drain-running')
-    accessible(browser, 'drain')
+    browsers.accessible(browser, 'drain')
     with browser.check('drain: a name with markup is text'):
         name = browser.world('name HOSTILE')
         assert '<script>document.title=' in browser.text(), browser.text()
@@ -103,7 +94,8 @@ def drain(browser):
         page.wait_for_selector('#dedup-running .dedup-parts')
         browser.wait('MB/s', '#dedup-running')
         browser.shoot('live-migrations')
-    accessible(browser, 'live migrations', browsers.PART, '.dedup-filter')
+    browsers.accessible(browser, 'live migrations', browsers.PART,
+                        '.dedup-filter')
     with browser.check('live migration: one that runs'):
         page.locator('#dedup-running a').first.click()
         page.wait_for_selector('.dedup-bar')
@@ -121,7 +113,7 @@ def drain(browser):
     with browser.check('drain: waits for a choice'):
         browser.wait('waits for your choice', 'h2')
         browser.shoot('drain-choice')
-    accessible(browser, 'drain with a choice')
+    browsers.accessible(browser, 'drain with a choice')
     with browser.check('drain: a failed live migration was tried again'):
         assert browser.world('requests cache-1') == '2'
     with browser.check('drain: the choice is carried out'):
@@ -133,7 +125,7 @@ def drain(browser):
         assert browser.world('host gpu-1') != 'compute1'
         page.wait_for_timeout(5000)
         browser.shoot('drain-done')
-    accessible(browser, 'drain that has ended')
+    browsers.accessible(browser, 'drain that has ended')
     with browser.check('drain: those who hear the page hear of it'):
         assert 'safe to power off' in page.text_content('#dedup-status')
     with browser.check('drain: nova-compute stays disabled'):
@@ -142,7 +134,7 @@ def drain(browser):
         browser.open(_DRAINS)
         browser.wait('6 of 6 moved')
         browser.shoot('drains')
-    accessible(browser, 'drains')
+    browsers.accessible(browser, 'drains')
 
 
 def history(browser):
@@ -173,7 +165,7 @@ def history(browser):
         browser.wait('Chosen: ', '#dedup-plan')
         browser.wait('An ordinary migration, predicted', '#dedup-predicted')
         browser.shoot('live-migration')
-    accessible(browser, 'live migration')
+    browsers.accessible(browser, 'live migration')
     with browser.check('live migration: one that has ended is not polled'):
         browser.polls.clear()
         page.wait_for_timeout(7000)
@@ -183,14 +175,7 @@ def history(browser):
 def abort(browser):
     """By keyboard alone."""
     page = browser.page
-    keyboard = page.keyboard
-
-    def go(identity):
-        for _ in range(120):
-            keyboard.press('Tab')
-            if page.evaluate('document.activeElement.id') == identity:
-                return
-        raise AssertionError('%s cannot be reached with Tab' % identity)
+    keyboard, go = page.keyboard, browser.tab_to
 
     with browser.check('keyboard: a drain is begun'):
         browser.open(_DRAINS)
@@ -202,18 +187,28 @@ def abort(browser):
         go('dedup-check')
         keyboard.press('Enter')
         page.wait_for_selector('#dedup-start')
+        # One of two instances that cannot move gets a choice of its own.
+        go('dedup-choice-' + browser.world('id gpu-2'))
+        keyboard.type('Leave')
+        browser.shoot('drain-choices')
         browser.world('hold')
         go('dedup-start')
         keyboard.press('Enter')
         page.wait_for_selector('#dedup-banner')
         page.wait_for_selector('#dedup-servers .dedup-bar')
+    with browser.check('wizard: a choice for one instance'):
+        row = page.locator('#dedup-servers tr', has_text='gpu-2')
+        sync_api.expect(row).to_contain_text('skipped, stays')
+        browser.wait('gpu-3', '#dedup-blocked')
+        assert 'gpu-2' not in browser.text('#dedup-blocked')
+        page.focus('body')
     with browser.check('keyboard: and cancelled, with an abort'):
         go('dedup-cancel')
         keyboard.press('Enter')
         page.wait_for_selector('#dedup-cancel-abort')
         browser.wait('on their way')
         browser.shoot('drain-cancel')
-        accessible(browser, 'cancel a drain')
+        browsers.accessible(browser, 'cancel a drain')
         go('dedup-cancel-abort')
         keyboard.press('Enter')
         browser.wait('cancelled', 'h2')
@@ -230,32 +225,6 @@ def abort(browser):
         browser.wait('mail-2', '#dedup-history')
 
 
-def instance(browser):
-    page = browser.page
-    server = browser.world('id build-1')
-    with browser.check('instance: tab'):
-        browser.open('/admin/instances/%s/detail' % server)
-        page.get_by_role('tab', name='Live Migration').or_(
-            page.locator('.nav-tabs a', has_text='Live Migration')
-        ).first.click()
-        page.wait_for_selector('#dedup-migrate-live')
-        page.wait_for_timeout(1000)
-        browser.shoot('instance')
-    with browser.check('instance: migrate live'):
-        browser.world('hold')
-        browser.press('#dedup-migrate-live')
-        page.wait_for_selector('.modal form [type=submit]')
-        page.click('.modal form [type=submit]')
-        end = time.monotonic() + 30
-        while browser.world('requests build-1') != '1':
-            assert time.monotonic() < end, 'Nova got no request'
-            page.wait_for_timeout(300)
-    with browser.check('instance: its live migration is shown'):
-        browser.open(_MIGRATIONS)
-        browser.wait('build-1', '#dedup-running')
-    browser.world('release')
-
-
 def away(browser):
     page = browser.page
     with browser.check('controller away: a page that is open shows it'):
@@ -264,11 +233,12 @@ def away(browser):
         browser.world('stop')
         page.wait_for_selector('#dedup-problem')
         browser.shoot('controller-away')
-    accessible(browser, 'controller away')
+    browsers.accessible(browser, 'controller away')
     with browser.check('controller away: each panel has a sentence'):
         for path in (_MIGRATIONS, _HOSTS, _DRAINS, _DRAINS + 'new'):
             browser.open(path)
             browser.wait('does not answer', '#dedup-problem')
+    instance.away(browser)
     with browser.check('controller back: the page goes on by itself'):
         browser.open(_MIGRATIONS)
         browser.wait('does not answer', '#dedup-problem')
@@ -286,6 +256,7 @@ def forbidden(browser):
         browser.press('#dedup-check')
         browser.wait('does not permit', '.alert-danger')
         browser.shoot('forbidden')
+    instance.not_permitted(browser)
     with browser.check('forbidden: a user without a role sees no panel'):
         browser.log_in('alice')
         for path in (_MIGRATIONS, _HOSTS, _DRAINS):
@@ -294,13 +265,66 @@ def forbidden(browser):
             assert not browser.has(browsers.PART)
             response = browser.open(path + '?part=1')
             assert response.status == 403, response.status
-    with browser.check('forbidden: nor does one whose session is over'):
-        browser.page.context.clear_cookies()
+    instance.refused(browser)
+
+
+def expired(browser):
+    browser.log_in('root')
+    page = browser.page
+    with browser.check('expired: a page says what a token that is refused'
+                       ' needs'):
+        browser.open(_HOSTS)
+        browser.wait('compute1')
+        browser.world('revoke root')
+        browser.wait('Log out and in again', '#dedup-problem')
+        browser.shoot('expired')
+        browser.polls.clear()
+        page.wait_for_timeout(12000)
+        assert not browser.polls, browser.polls
+        browser.world('restore root')
+        page.reload()
+        browser.wait('compute1')
+    with browser.check('expired: a page whose session is over leads to the'
+                       ' log-in'):
+        page.context.clear_cookies()
+        page.wait_for_url('**/auth/login/**')
+    with browser.check('expired: nothing is shown without a session'):
         browser.open(_DRAINS)
-        assert '/auth/login' in browser.page.url, browser.page.url
+        assert '/auth/login' in page.url, page.url
+        assert not browser.has(browsers.PART)
 
 
-PARTS = (hosts, wizard, drain, history, abort, instance, away, forbidden)
+def engine(browser):
+    """The API answers, and nobody works."""
+    browser.log_in('root')
+    page = browser.page
+    browser.world('engine-away')
+    with browser.check('engine away: a check says why it does not end'):
+        browser.open(_DRAINS + 'new?host=compute3')
+        browser.press('#dedup-check')
+        page.wait_for_selector('#dedup-engine')
+        browser.wait('are being checked')
+        browser.shoot('engine-away')
+    browsers.accessible(browser, 'engine away')
+    with browser.check('engine back: the check goes on by itself'):
+        browser.world('restart')
+        page.wait_for_selector('#dedup-start')
+        assert not browser.has('#dedup-engine')
+
+
+def german(browser):
+    with browser.check('German: panels, states, plurals'):
+        browser.log_in('root', 'de')
+        browser.open(_HOSTS)
+        browser.wait('1 Agent ist ausgefallen')
+        browser.open(_MIGRATIONS)
+        browser.wait('abgeschlossen', '#dedup-history')
+        browser.shoot('german')
+    browsers.accessible(browser, 'German')
+
+
+PARTS = (hosts, wizard, drain, history, abort, instance.instance, away,
+         forbidden, expired, engine, german)
 
 
 def main():
@@ -317,6 +341,8 @@ def main():
                                   one)]
             assert not found, found
             assert 'hacked' not in browser.page.title()
+        with browser.check('no page failed'):
+            assert not browser.failures, browser.failures
         browser.close()
     return browser.failed
 

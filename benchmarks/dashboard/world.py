@@ -27,7 +27,9 @@ HOSTILE = ('"><script>document.title="hacked"</script>'
 #: Horizon lets the auditor see all, the controller lets him change nothing.
 USERS = {'dedup': ('admin', 'service'), 'root': ('admin', 'operator'),
          'auditor': ('admin',), 'alice': ('member', 'reader')}
-_POLICIES = ('drains:create', 'drains:update', 'estimates:create:host')
+_POLICIES = ('drains:create', 'drains:update', 'estimates:create',
+             'estimates:create:host')
+_GPU = {'pci_passthrough:alias': 'gpu:1'}
 _CONFIGURATION = """
 [DEFAULT]
 log_file = {directory}/controller.log
@@ -42,14 +44,24 @@ recheck_interval = 2
 retry_delay = 1
 max_outbound = 2
 agent_timeout = 8
+lease_time = 20
 metrics_listen =
 [keystone_authtoken]
 www_authenticate_uri = {url}
+# A token that is revoked is refused at once.
+token_cache_time = -1
 {account}
 [openstack]
 region_name = RegionOne
 {account}
 """
+#: The API without an engine.
+_API = ('import sys; from nova_dedup_migrate.cmd import controller, serve; '
+        'from nova_dedup_migrate.api import wsgi; '
+        'from oslo_config import cfg; '
+        'serve.make_server("127.0.0.1", int(sys.argv[1]), '
+        'wsgi.init_application(controller.configure('
+        'cfg.CONF, ["--config-file", sys.argv[2]], "api"))).serve_forever()')
 _ACCOUNT = """auth_type = password
 auth_url = {url}/v3
 username = dedup
@@ -69,7 +81,7 @@ class World:
         self.directory = pathlib.Path(directory)
         self.port = port
         self.cloud = openstack_users.OpenStack(hosts=4)
-        self.cloud.users = USERS
+        self.cloud.users = dict(USERS)
         # The documentation has no version in it, either.
         self.cloud.catalog['dedup-migrate'] = 'http://127.0.0.1:%d' % port
         self.process = None
@@ -113,20 +125,23 @@ class World:
                                          'fails': 1}),
                 ('compute1', HOSTILE, {'ram': 1024, 'seconds': 8.0}),
                 ('compute1', 'gpu-1', {'ram': 4096, 'seconds': 8.0,
-                                       'extra_specs': {
-                                           'pci_passthrough:alias':
-                                           'gpu:1'}}),
+                                       'extra_specs': _GPU}),
                 ('compute2', 'mail-1', {'ram': 8191, 'seconds': 30.0}),
                 ('compute2', 'mail-2', {'ram': 4096, 'seconds': 30.0}),
-                ('compute3', 'build-1', {'ram': 2048, 'seconds': 12.0})):
+                ('compute2', 'gpu-2', {'ram': 2048, 'extra_specs': _GPU}),
+                ('compute2', 'gpu-3', {'ram': 2048, 'extra_specs': _GPU}),
+                ('compute3', 'build-1', {'ram': 2048, 'seconds': 8.0})):
             made, = cloud.add(host, name=name, project_id='p', **fields)
             self.names[name] = made.id
 
-    def start_controller(self):
+    def start_controller(self, engine=True):
+        """:param engine: with an engine, else the API alone"""
+        file, port = str(self.directory / 'controller.conf'), str(self.port)
         self.process = subprocess.Popen(
-            [sys.executable, '-m', 'nova_dedup_migrate.cmd.main', 'serve',
-             '--config-file', str(self.directory / 'controller.conf'),
-             '--port', str(self.port)],
+            [sys.executable, *(
+                ('-m', 'nova_dedup_migrate.cmd.main', 'serve',
+                 '--config-file', file, '--port', port)
+                if engine else ('-c', _API, port, file))],
             cwd=_TOP, stdin=subprocess.DEVNULL,
             stdout=(self.directory / 'controller.out').open('ab'),
             stderr=subprocess.STDOUT,
@@ -162,6 +177,16 @@ class World:
             self.stop_controller()
         elif word == 'start':
             self.start_controller()
+        elif word == 'engine-away':
+            self.stop_controller()
+            self.start_controller(engine=False)
+        elif word == 'restart':
+            self.stop_controller()
+            self.start_controller()
+        elif word == 'revoke':
+            del self.cloud.users[rest]
+        elif word == 'restore':
+            self.cloud.users[rest] = USERS[rest]
         elif word in ('hold', 'release'):
             # The states that are looked at do not depend on how fast
             # this machine is.
@@ -169,7 +194,7 @@ class World:
         elif word == 'name':
             return rest.replace('HOSTILE', HOSTILE)
         elif word == 'id':
-            return self.names[rest]
+            return self.names[rest.replace('HOSTILE', HOSTILE)]
         elif word == 'host':
             return self.cloud.servers[self.names[rest]].host
         elif word == 'service':

@@ -219,7 +219,11 @@ DRAIN_CREATE: Schema = {
         **_open(id=UUID, host=HOST, dry_run={'type': 'boolean'},
                 order=_choice(*drains.ORDERS), max_parallel=_PARALLEL,
                 link_rate=_RATE, deadline=_or_null(_TIME),
-                on_blocked=_choice(*drains.ON_BLOCKED)),
+                on_blocked=_choice(*drains.ON_BLOCKED),
+                servers={**_list(_object(
+                    server_id=UUID,
+                    on_blocked=_choice(*drains.ON_BLOCKED))),
+                    'maxItems': 500}),
         'required': ['host']}}}
 DRAIN_UPDATE: Schema = {
     'type': 'object', 'required': ['drain'], 'additionalProperties': False,

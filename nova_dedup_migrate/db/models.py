@@ -141,6 +141,8 @@ drains = sa.Table(
     sa.Column('link_rate', sa.Double()),
     sa.Column('deadline', sa.Double()),
     sa.Column('on_blocked', _word(), nullable=False),
+    # {server: what to do if it cannot move}, null if there is none
+    sa.Column('choices', sa.JSON(none_as_null=True)),
     # what an operator has requested last: run, pause, cancel, retry
     sa.Column('wish', _word(), nullable=False),
     # of a cancelled drain, what happens to what runs: wait, abort

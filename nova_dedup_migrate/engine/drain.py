@@ -197,7 +197,9 @@ class Drain:
         writer.add_server(
             server_id=one['server_id'], name=one['server_name'],
             project_id=one['project_id'], position=position,
-            on_blocked=drain['on_blocked'], prediction=dict(one),
+            on_blocked=(drain['choices'] or {}).get(
+                one['server_id'], drain['on_blocked']),
+            prediction=dict(one),
             blockers=blocked,
             state=drains.SERVER_BLOCKED if blocked else drains.QUEUED,
             reason='; '.join(why['message'] for why in blocked))
@@ -386,8 +388,9 @@ class Drain:
                 number = sum(row['state'] == drains.SERVER_BLOCKED
                              for row in servers)
                 self._enter(drains.BLOCKED, 'All others have moved',
-                            '%d servers cannot move; choose for each to '
-                            'wait, skip, stop or migrate it cold' % number)
+                            '%d server%s cannot move; choose for each to '
+                            'wait, skip, stop or migrate it cold'
+                            % (number, '' if number == 1 else 's'))
             return
         self._enter(drains.VERIFYING, 'Verifying that the host is empty')
 

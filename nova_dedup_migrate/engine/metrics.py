@@ -23,6 +23,7 @@ from nova_dedup_migrate.db import clock
 from nova_dedup_migrate.db import drains
 from nova_dedup_migrate.db import facade
 from nova_dedup_migrate.db import models
+from nova_dedup_migrate.planner import plan
 from nova_dedup_migrate.reports import report as reports
 
 LOG = logging.getLogger(__name__)
@@ -31,7 +32,8 @@ _PREFIX = 'dedup_migrate_'
 _SECONDS = (1, 3, 10, 30, 60, 120, 300, 600, 1800, 3600, math.inf)
 _DOWNTIMES = (.01, .03, .1, .2, .3, .5, 1, 2, 5, 10, 30, math.inf)
 _RATIOS = (.25, .5, .75, .9, 1.1, 1.25, 1.5, 2, 4, math.inf)
-_STRATEGIES = ('stock', 'shared_nas', 'page_cache', 'snapshot')
+_STRATEGIES = (plan.STOCK, plan.SHARED_NAS, plan.PAGE_CACHE, plan.SNAPSHOT,
+               plan.COMPRESS)
 
 
 class Metrics:

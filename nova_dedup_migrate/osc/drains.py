@@ -16,6 +16,7 @@ _STATUS = {'drained': 0, 'checked': 0, 'partial': waiting.PARTIAL,
            'blocked': waiting.PARTIAL, 'cancelled': waiting.FAILED,
            'failed': waiting.FAILED}
 _MOVED = ('moved', 'stopped', 'gone')
+_ON_BLOCKED = ('wait', 'skip', 'stop', 'cold')
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +28,16 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--deadline', metavar='TIME',
                         help='time like 2026-01-31T12:00:00Z, after which '
                              'no further server is moved')
+
+
+def _choice(text: str) -> dict[str, str]:
+    """Return what the API has for SERVER=CHOICE."""
+    server, _, choice = text.partition('=')
+    if choice not in _ON_BLOCKED:
+        raise argparse.ArgumentTypeError(
+            '%s is not SERVER=CHOICE, with one of the choices %s'
+            % (text, ', '.join(_ON_BLOCKED)))
+    return {'server_id': server, 'on_blocked': choice}
 
 
 def _limits(parsed_args: argparse.Namespace) -> dict[str, Any]:
@@ -111,8 +122,13 @@ class CreateDrain(_Waiting):
             help='longest predicted time first (default; with a deadline '
                  'the shortest), or smallest writable working set')
         parser.add_argument(
-            '--on-blocked', choices=('wait', 'skip', 'stop', 'cold'),
+            '--on-blocked', choices=_ON_BLOCKED,
             help='what happens to servers that cannot move (default: wait)')
+        parser.add_argument(
+            '--choice', action='append', default=[], type=_choice,
+            metavar='SERVER=CHOICE',
+            help='as --on-blocked, for one server, by its UUID; may be '
+                 'repeated')
         _add_limits(parser)
         return parser
 
@@ -123,6 +139,8 @@ class CreateDrain(_Waiting):
                 values[name] = getattr(parsed_args, name)
         if parsed_args.dry_run:
             values['dry_run'] = True
+        if parsed_args.choice:
+            values['servers'] = parsed_args.choice
         return self.shown(self.wait(
             parsed_args, self.proxy.create_drain(**values)))
 
@@ -250,7 +268,7 @@ class SetServer(_OneDrain, base.ShowOne):
         parser.add_argument('--position', type=int, metavar='NUMBER',
                             help='its turn; 0 is the first')
         parser.add_argument('--on-blocked',
-                            choices=('wait', 'skip', 'stop', 'cold'),
+                            choices=_ON_BLOCKED,
                             help='what happens if it cannot move')
         return parser
 

@@ -87,6 +87,7 @@ class Drain(_Resource):
     link_rate = resource.Body('link_rate')
     deadline = resource.Body('deadline')
     on_blocked = resource.Body('on_blocked')
+    servers = resource.Body('servers', type=list)
 
     def act(self, session: Any, body: dict[str, Any]) -> None:
         """Send an action.

@@ -32,6 +32,11 @@ _DONE = {'pause': gettext_lazy('No further instance is moved until the '
          'resume': gettext_lazy('The drain goes on.'),
          'retry': gettext_lazy('Instances that stayed are tried again.')}
 
+#: Beginning of the name of a field with the choice for one instance.
+_CHOICE = 'choice-'
+#: Most instances with a choice of their own, as the API has it.
+_EACH = 500
+
 
 def _url(name: str, *args: Any) -> str:
     return urls.reverse('horizon:admin:dedup_drains:' + name,
@@ -90,7 +95,9 @@ class CheckView(views.PartView):
         if one['host'] is None:
             raise http.Http404()
         rows = one['servers'] or []
-        blocked = [row for row in rows if row['blockers']]
+        blocked = [{**row, 'own': ('wait', *progress.allowed(
+                       row['blockers']))}
+                   for row in rows if row['blockers']]
         ready = one['state'] not in ('pending', 'running')
         return {
             'one': one, 'ready': ready, 'final': ready, 'blocked': blocked,
@@ -98,7 +105,9 @@ class CheckView(views.PartView):
             'orders': words.ORDERS.items(), 'choices': [
                 (name, words.CHOICES[name])
                 for name in ('wait', *progress.helpful(blocked))],
+            'each': len(blocked) <= _EACH,
             'zone': functions.get_timezone(self.request),
+            'engine_away': not ready and views.engine_away(api),
             'new_id': str(uuid.uuid4()),
             'status': _('The check has ended') if ready else
             _('The check runs')}
@@ -115,6 +124,12 @@ class StartView(views.ActionView):
             'id': data.get('drain_id', ''), 'host': host,
             'order': data.get('order', 'longest'),
             'on_blocked': data.get('on_blocked', 'wait')}
+        chosen = [
+            {'server_id': name.removeprefix(_CHOICE), 'on_blocked': value}
+            for name, value in data.items()
+            if name.startswith(_CHOICE) and value]
+        if chosen:
+            values['servers'] = chosen
         if data.get('max_parallel'):
             values['max_parallel'] = _whole(data['max_parallel'])
         if data.get('deadline'):
@@ -145,6 +160,7 @@ class DetailView(views.PartView):
         names = {row['server_id']: row['server_name'] for row in servers}
         return {
             'one': one, 'more': more, 'servers': servers,
+            'engine_away': not one['over'] and views.engine_away(api),
             'blocked': [row for row in servers
                         if row['group'] == 'blocked'],
             'events': [{**event, 'name': names.get(event['server_id'], '')}

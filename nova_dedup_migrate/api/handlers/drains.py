@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from oslo_log import log as logging
@@ -47,6 +48,7 @@ def create(request: requests.Request) -> requests.Response:
     wanted = {**_DEFAULTS, **request.body['drain']}
     wanted.setdefault('id', uuidutils.generate_uuid())
     wanted['deadline'] = requests.seconds(wanted['deadline'], 'deadline')
+    wanted['choices'] = _choices(wanted.pop('servers', []))
     wanted['user_id'] = request.context.user_id or ''
     row, new = request.database.retrying(
         lambda session: drains.create(session, wanted))
@@ -122,6 +124,16 @@ def events(request: requests.Request) -> requests.Response:
     return requests.Response(request.page('events', page, lambda row: {
         'at': requests.time(row['at']), 'server_id': row['server_id'],
         'message': row['message']}))
+
+
+def _choices(servers: Sequence[Mapping[str, str]]
+             ) -> dict[str, str] | None:
+    """Return {server: what to do if it cannot move}; None if empty."""
+    made = {one['server_id']: one['on_blocked'] for one in servers}
+    if len(made) < len(servers):
+        raise errors.BadRequest(
+            reason='servers has two choices for one server')
+    return made or None
 
 
 def _response(request: requests.Request, row: Mapping[str, Any]

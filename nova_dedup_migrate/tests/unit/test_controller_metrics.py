@@ -8,6 +8,7 @@ import prometheus_client
 from prometheus_client import parser
 
 from nova_dedup_migrate.agent import metrics as agent_metrics
+from nova_dedup_migrate.db import drains
 from nova_dedup_migrate.db import hosts
 from nova_dedup_migrate.engine import metrics as engine_metrics
 from nova_dedup_migrate.operations import store
@@ -19,6 +20,11 @@ import tests
 _NAME = re.compile(r'dedup_migrate_[a-z_]+')
 #: What a histogram and a counter have for one family.
 _SUFFIXES = ('_bucket', '_sum', '_count', '_created')
+
+
+_DRAIN = {'id': '6f0f5d0e-2c5c-4d9c-8d5e-0c7f2f4f9a11', 'host': 'compute1',
+          'user_id': '', 'dry_run': False, 'order': 'longest',
+          'on_blocked': 'wait'}
 
 
 class MetricsTest(controller.ControllerTestCase):
@@ -74,11 +80,19 @@ class MetricsTest(controller.ControllerTestCase):
         self.test_agent()
         with self.database.write() as session:
             hosts.put(session, 'compute1', {})
+        with self.database.write() as session:
+            drains.create(session, _DRAIN)
+        samples.write(self.store, samples.make(
+            outcome='running', phase='running', finished_at=None,
+            progress=reports.Progress(0.5, 20.0, 1.0, 100, 40, 1000, 250)))
         self.engine.report(samples.make(), True)
-        there = set()
+        there, labels = set(), {}
         for registry in (self.engine.registry, self.agent.registry):
             text = prometheus_client.generate_latest(registry).decode()
             there |= set(re.findall(r'(?m)^# TYPE (\S+)', text))
+            for family in parser.text_string_to_metric_families(text):
+                for one in family.samples:
+                    labels.setdefault(one.name, set()).update(one.labels)
         for name in ('prometheus/nova-dedup-migrate.rules.yaml',
                      'grafana/nova-dedup-migrate.json'):
             text = (tests.TOP / 'etc' / name).read_text()
@@ -88,6 +102,15 @@ class MetricsTest(controller.ControllerTestCase):
                 for suffix in _SUFFIXES:
                     one = one.removesuffix(suffix)
                 self.assertIn(one, there, name)
+            for line in text.splitlines():
+                names = _NAME.findall(line)
+                known = set().union({'job', 'instance'}, *(
+                    labels[one] for one in names))
+                wanted = re.findall(r'[{,]\s*(\w+)\s*=~?\\?"', line)
+                for group in re.findall(r'\bby \(([^)]*)\)', line):
+                    wanted += group.replace(' ', '').split(',')
+                if names:
+                    self.assertLessEqual(set(wanted), known, line)
         json.loads(text)
 
     def test_documentation(self):

@@ -40,6 +40,17 @@ class TemplatesTest(base.TestCase):
             found = set(re.findall(r'[A-Za-z]{2,}', text)) - {'QEMU'}
             self.assertEqual(set(), found, path)
 
+    def test_texts_of_attributes_are_translated(self):
+        seen = 0
+        for path in _TEMPLATES:
+            for value in re.findall(
+                    r'\s(?:aria-label|alt|placeholder|title)="([^"]*)"',
+                    path.read_text()):
+                bare = re.sub('{%.*?%}|{{.*?}}', '', value)
+                self.assertIsNone(re.search('[A-Za-z]', bare), path)
+                seen += 1
+        self.assertGreater(seen, 5)
+
     def test_forms_that_post_have_a_token(self):
         for path in _TEMPLATES:
             text = path.read_text()
@@ -71,7 +82,7 @@ class TemplatesTest(base.TestCase):
     def test_what_can_have_the_focus_keeps_it(self):
         """In a part that is fetched again it needs an ID."""
         for name in ('_migrations', '_drains', '_drain', '_drain_choices',
-                     '_hosts'):
+                     '_hosts', '_instance'):
             text = (_TOP / 'templates/dedup_migrate' / (name + '.html')
                     ).read_text()
             for tag in re.findall(r'<(?:a|button)\s[^>]*>', text):

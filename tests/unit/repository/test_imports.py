@@ -29,6 +29,7 @@ _ROOTS = ('nova_dedup_migrate.api.wsgi',
           'nova_dedup_migrate.compute.shim',
           'nova_dedup_migrate.conf.opts', 'nova_dedup_migrate.db.env',
           'nova_dedup_migrate.db.versions.0001_initial',
+          'nova_dedup_migrate.db.versions.0002_drain_choices',
           'nova_dedup_migrate.osc.drains',
           'nova_dedup_migrate.osc.migrations',
           'nova_dedup_migrate.osc.plugin')

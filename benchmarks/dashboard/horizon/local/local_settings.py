@@ -22,3 +22,11 @@ SESSION_ENGINE = 'django.contrib.sessions.backends.cache'
 CACHES = {'default': {
     'BACKEND': 'django.core.cache.backends.locmem.LocMemCache'}}
 TIME_ZONE = 'UTC'
+# Django logs errors of requests only for DEBUG, else it mails them.
+LOGGING = {
+    'version': 1, 'disable_existing_loggers': False,
+    'handlers': {'console': {'class': 'logging.StreamHandler'}},
+    'loggers': {name: {'handlers': ['console'], 'level': 'WARNING'}
+                for name in ('django.request', 'horizon',
+                             'openstack_dashboard',
+                             'nova_dedup_migrate_dashboard')}}

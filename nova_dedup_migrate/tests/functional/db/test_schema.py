@@ -25,9 +25,12 @@ class SqliteSchemaTest(base.TestCase):
         self.addCleanup(self.database.close)
 
     def test_sync(self):
-        error = self.assertRaises(errors.SchemaOutdated, schema.require,
-                                  self.database)
-        self.assertIn('db sync', str(error))
+        for version in (None, '0001'):
+            if version:
+                schema.sync(self.database, version)
+            error = self.assertRaises(errors.SchemaOutdated, schema.require,
+                                      self.database)
+            self.assertIn('db sync', str(error))
         for _ in range(2):
             schema.sync(self.database)
         schema.require(self.database)

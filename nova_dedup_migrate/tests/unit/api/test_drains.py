@@ -53,6 +53,18 @@ class DrainsTest(controller.ApiTestCase):
         self.create(status=200)
         self.create(status=409, order='shortest')
 
+    def test_create_with_choices(self):
+        choices = [{'server_id': OTHER, 'on_blocked': 'cold'}]
+        self.create(servers=choices)
+        self.create(status=200, servers=choices)
+        self.create(status=409)
+        self.create(status=409, servers=[
+            {'server_id': OTHER, 'on_blocked': 'stop'}])
+        for wrong in (choices * 2, choices * 501, [{'server_id': OTHER}],
+                      [{'server_id': 'x', 'on_blocked': 'cold'}],
+                      [{'server_id': OTHER, 'on_blocked': 'x'}]):
+            self.create(status=400, servers=wrong)
+
     def test_one_for_each_host(self):
         self.create()
         self.create(status=409, id=OTHER)

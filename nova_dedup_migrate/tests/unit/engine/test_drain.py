@@ -140,6 +140,22 @@ class DrainTest(base.EngineTestCase):
             rows[cold.id]['state'], rows[stays.id]['state']))
         self.assertTrue(found['safe_to_power_off'], found['conditions'])
 
+    def test_choices_that_the_drain_is_created_with(self):
+        cold, stays, waits = self.openstack.add(
+            'compute1', 3, extra_specs={'resources:VGPU': '1'})
+        moves, = self.openstack.add('compute1', seconds=0.1)
+        self.start()
+        self.drain(servers=[
+            {'server_id': cold.id, 'on_blocked': 'cold'},
+            {'server_id': stays.id, 'on_blocked': 'stop'},
+            # It can move, so nothing has to be done instead.
+            {'server_id': moves.id, 'on_blocked': 'skip'}])
+        self.wait('blocked')
+        rows = self.rows()
+        self.assertEqual(['moved', 'stopped', 'blocked', 'moved'], [
+            rows[one.id]['state'] for one in (cold, stays, waits, moves)])
+        self.assertEqual('live-migration', rows[moves.id]['action'])
+
     def test_skipped_servers_make_it_partial(self):
         server = self.openstack.add('compute1', status='ERROR')[0]
         self.start()

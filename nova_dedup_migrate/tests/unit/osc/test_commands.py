@@ -168,6 +168,21 @@ class CommandsTest(base.EngineTestCase):
         server.status = 'ACTIVE'
         self.run_command(drains.RetryDrain, base.ID, '--wait')
 
+    def test_choices_of_a_drain(self):
+        servers = self.openstack.add('compute1', 2, status='ERROR')
+        self.start()
+        self.run_command(
+            drains.CreateDrain, 'compute1', '--id', base.ID, '--choice',
+            servers[0].id + '=skip', '--on-blocked', 'wait', '--wait',
+            status=waiting.PARTIAL)
+        rows = self.rows()
+        self.assertEqual(['skipped', 'blocked'],
+                         [rows[one.id]['state'] for one in servers])
+        for text in ('x', 'x=y', '=', servers[0].id):
+            self.assertRaises(SystemExit, self.run_command,
+                              drains.CreateDrain, 'compute1', '--choice',
+                              text)
+
     def test_actions(self):
         self.openstack.add('compute1', 2, seconds=1000)
         self.run_command(drains.CreateDrain, 'compute1', '--id', base.ID)
