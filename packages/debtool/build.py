@@ -19,7 +19,7 @@ OURS = ('debhelper', 'dh-python', 'pybuild-plugin-pyproject', 'python3-all',
 SUITES = {'nova-dedup-migrate': 'forky', 'qemu-source': 'trixie',
           'qemu': 'trixie'}
 #: Seen by those who read its output; errors and warnings are faults.
-_LINTIAN = 'lintian --no-cfg --fail-on error,warning --tag-display-limit 0'
+LINTIAN = 'lintian --no-cfg --fail-on error,warning --tag-display-limit 0'
 #: Of Debian's own QEMU packages, whose faults are not ours to mend.
 _NOT_OURS = 'lintian --no-cfg --fail-on none --tag-display-limit 0'
 
@@ -54,14 +54,17 @@ def build(name, suite, directory):
         if name == 'qemu':
             qemu.build(system, tree, inside)
         elif name == 'nova-dedup-migrate':
-            system.run('building %s' % name,
-                       'cd %s && DEB_BUILD_OPTIONS="nocheck '
-                       'parallel=$(nproc)" dpkg-buildpackage -us -uc'
-                       % inside)
+            ours(system, inside)
         system.run('lintian of %s' % name, 'cd /build && %s *.dsc %s' % (
-            _LINTIAN if name == 'nova-dedup-migrate' else _NOT_OURS,
+            LINTIAN if name == 'nova-dedup-migrate' else _NOT_OURS,
             '' if name == 'qemu-source' else '*.deb'))
         return _collect(system.path('/build'), results, name)
+
+
+def ours(system, inside):
+    """Build our packages of a tree in a system; they are left beside it."""
+    system.run('building our packages', 'cd %s && DEB_BUILD_OPTIONS="nocheck '
+               'parallel=$(nproc)" dpkg-buildpackage -us -uc' % inside)
 
 
 def _collect(directory, results, name):

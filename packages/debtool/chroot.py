@@ -84,11 +84,17 @@ class System:
             *(() if network else ('--net',)), 'sh', '-ec',
             'mount -t proc proc "$0/proc"; '
             'mount -t tmpfs -o mode=1777 shm "$0/dev/shm"; '
+            '[ -n "$3" ] || ip link set lo up; '
             '[ -z "$2" ] || mount --bind "$2" "$0/mnt"; '
             'exec chroot "$0" env -i HOME=/root '
             'PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 '
             'DEBIAN_FRONTEND=noninteractive TERM=dumb sh -ec "$1"',
-            self.directory, script, shared or ''])
+            self.directory, script, shared or '', network or ''])
+
+    def read(self, what, script):
+        """Run a script like run; return what it writes."""
+        self.run(what, '{ %s\n} >/root/output' % script)
+        return self.path('/root/output').read_text(errors='replace').strip()
 
 
 def _archive(suite, include, log, control, profiles):

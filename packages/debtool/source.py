@@ -26,21 +26,22 @@ SUFFIX = '+dedup1'
 PATCH = 'nova-dedup-migrate.patch'
 
 
-def upstream_version():
+def upstream_version(commit='HEAD'):
     """Return our version in Debian's form, of git's tags and commits.
 
     0.2.0.dev12 becomes 0.2.0~dev12, which is older than 0.2.0.
     """
     described = subprocess.run(
-        ['git', 'describe', '--tags', '--match', '[0-9]*', '--long'],
-        cwd=TOP, capture_output=True, text=True, check=False).stdout.strip()
+        ['git', 'describe', '--tags', '--match', '[0-9]*', '--long',
+         commit], cwd=TOP, capture_output=True, text=True,
+        check=False).stdout.strip()
     if described:
         tag, commits, _ = described.rsplit('-', 2)
     else:
         tag = re.search(r'^version = (.*)$',
                         (TOP / 'setup.cfg').read_text(), re.MULTILINE)[1]
         commits = subprocess.run(
-            ['git', 'rev-list', '--count', 'HEAD'], cwd=TOP, check=True,
+            ['git', 'rev-list', '--count', commit], cwd=TOP, check=True,
             capture_output=True, text=True).stdout.strip()
         return '%s~dev%s' % (tag, commits)
     if commits == '0':
@@ -66,14 +67,34 @@ def changelog(package, version, suite, text, paths=()):
         utils.format_datetime(date))
 
 
-def ours(directory, suite):
+def ours(directory, suite, commit=None):
     """Make the tree of our source package, and its archive beside it.
 
     :param directory: a new one
+    :param commit: of which it is; default: files as they are now
     :returns: the tree
     """
-    version = upstream_version()
+    version = upstream_version(commit or 'HEAD')
     place = directory / ('nova-dedup-migrate-' + version)
+    if commit is None:
+        _copy_tracked(place)
+    else:
+        archive = subprocess.run(
+            ['git', 'archive', '--prefix=%s/' % place.name, commit], cwd=TOP,
+            check=True, capture_output=True).stdout
+        subprocess.run(['tar', '-xC', directory], input=archive, check=True)
+    subprocess.run(
+        ['tar', '-caf', 'nova-dedup-migrate_%s.orig.tar.xz' % version,
+         '--owner=0', '--group=0', '--sort=name', place.name],
+        cwd=directory, check=True)
+    shutil.copytree(place / 'packages' / 'debian', place / 'debian')
+    (place / 'debian' / 'changelog').write_text(changelog(
+        'nova-dedup-migrate', version + '-1', suite,
+        'A build of the upstream source; see its release notes.'))
+    return place
+
+
+def _copy_tracked(place):
     listed = subprocess.run(
         ['git', 'ls-files', '-z', '--cached'], cwd=TOP, check=True,
         capture_output=True, text=True).stdout
@@ -82,15 +103,6 @@ def ours(directory, suite):
             target = place / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(TOP / name, target)
-    subprocess.run(
-        ['tar', '-caf', 'nova-dedup-migrate_%s.orig.tar.xz' % version,
-         '--owner=0', '--group=0', '--sort=name', place.name],
-        cwd=directory, check=True)
-    shutil.copytree(TOP / 'packages' / 'debian', place / 'debian')
-    (place / 'debian' / 'changelog').write_text(changelog(
-        'nova-dedup-migrate', version + '-1', suite,
-        'A build of the upstream source; see its release notes.'))
-    return place
 
 
 def qemu(directory, suite, log):
