@@ -34,6 +34,9 @@ ASSIST = 'cinder-backup-assist'
 #: What a host has besides what the packages depend on.
 HOST = ('apparmor', 'curl', 'libvirt-daemon-system', 'logrotate',
         'nova-compute', 'systemd', 'uwsgi-core', 'uwsgi-plugin-python3')
+#: What a quick check has instead; dependencies are left out.
+QUICK = ('adduser', 'apparmor', 'logrotate', 'python3', 'sudo', 'systemd',
+         'uwsgi-core')
 GUEST_SUITE = 'bookworm'
 
 _UNITS = {'nova-dedup-migrate-agent.service': 'enabled',
@@ -98,7 +101,7 @@ def packages(suite):
             if name in (*OLD, *NEW, ASSIST)}
     version = source.upstream_version() + '-1'
     for name in (*OLD, *NEW, ASSIST):
-        host.check(name in ours and ours[name].name.split('_')[1] == version,
+        host.check(name in ours and _version(ours[name]) == version,
                    '%s %s is not built: run make deb' % (name, version))
     return ours
 
@@ -149,47 +152,84 @@ def _apt(system, what, *names):
                       % (what, ' '.join(names)))
 
 
-def ours(checks, log, quick):
+def ours(checks, log):
     """Check our packages beside Debian's OpenStack."""
     suite = build.SUITES['nova-dedup-migrate']
     new = packages(suite)
-    version = new[OLD[0]].name.split('_')[1]
+    version = _version(new[OLD[0]])
+    old = previous(suite, log)
     include = {*HOST, *needed(
         (source.TOP / 'packages/debian/control').read_text())}
     with _offered(suite, sorted(include), log) as system:
-        # The locks of apt and the like are there from now on.
-        _offer(system, [])
+        _offer(system, old)
         before = host.snapshot(system)
         row = checks.row
-        if not quick:
-            old = previous(suite, log)
-            earlier = old[0].name.split('_')[1]
-            _offer(system, old)
-            _apt(system, 'install', *OLD)
-            row('install %s' % earlier, 'all of it', host.installed, system,
-                OLD, earlier)
-            system.run('changing a file', 'echo "# changed" >>' + _CHANGED)
+        _apt(system, 'install', *OLD)
+        row('install %s' % _version(old[0]), 'all of it', host.installed,
+            system, OLD, _version(old[0]))
+        system.run('changing a file', 'echo "# changed" >>' + _CHANGED)
         _offer(system, new.values())
         _apt(system, 'install', *OLD, *NEW)
-        row('install' if quick else 'upgrade, install new ones',
-            'all of it, no question', _upgraded, system, version, quick)
+        row('upgrade, install new ones', 'all of it, no question', _upgraded,
+            system, version)
         _host_rows(row, system)
-        if not quick:
-            services.prepare(system)
-            for name, check in (('agent', services.agent),
-                                ('API and engine', services.whole),
-                                ('API in uWSGI', services.api),
-                                ('engine', services.engine)):
-                row('start the %s' % name, 'answers, ends at SIGTERM', check,
-                    system)
-            shutil.rmtree(system.path('/srv/check'))
+        row('nova-compute imports the driver', "with Debian's Nova",
+            openstack.driver, system)
+        row('commands', 'import what they need', openstack.command_line,
+            system)
+        row('Tempest', 'finds the plugin', openstack.tempest, system)
+        row('Horizon', 'finds three panels', openstack.horizon, system)
+        row('AppArmor', "Debian's profiles of libvirt with our rules",
+            _apparmor, system)
+        services.prepare(system)
+        for name, check in (('agent', services.agent),
+                            ('API and engine', services.whole),
+                            ('API in uWSGI', services.api),
+                            ('engine', services.engine)):
+            row('start the %s' % name, 'answers, ends at SIGTERM', check,
+                system)
+        shutil.rmtree(system.path('/srv/check'))
         row('apt install %s' % ASSIST, 'or says what Debian lacks',
             _assist, system, new[ASSIST])
-        _apt(system, 'remove', *OLD, *NEW, ASSIST)
-        row('remove', 'nothing but configuration and data', _removed, system,
-            before)
-        _apt(system, 'purge', *OLD, *NEW, ASSIST)
-        row('purge', 'nothing is left', _same, system, before)
+        _leave(row, system, before)
+
+
+def ours_quick(checks, log):
+    """Check our packages by themselves, without what they depend on."""
+    suite = build.SUITES['nova-dedup-migrate']
+    new = packages(suite)
+    with chroot.system(suite, QUICK, log) as system:
+        # What Debian's packages nova-common and cinder-common make.
+        system.run('adding users', '''
+for name in nova cinder; do
+    adduser --quiet --system --group --home /var/lib/$name $name
+    install -d -o $name -g adm -m 750 /var/log/$name
+done''')
+        before = host.snapshot(system)
+        row = checks.row
+        for path in new.values():
+            shutil.copy(path, system.path('/root'))
+        system.run('installing packages',
+                   'dpkg --install --force-depends /root/*.deb')
+        row('install', 'all of it, without dependencies', host.installed,
+            system, (*OLD, *NEW, ASSIST), _version(new[OLD[0]]), False)
+        _host_rows(row, system)
+        row('unit of %s' % ASSIST, 'systemd-analyze passes', host.units,
+            system, {'cinder-backup-assist.service': 'disabled'})
+        _leave(row, system, before)
+
+
+def _version(path):
+    return path.name.split('_')[1]
+
+
+def _leave(row, system, before):
+    names = ' '.join((*OLD, *NEW, ASSIST))
+    system.run('removing packages', 'dpkg --remove ' + names)
+    row('remove', 'nothing but configuration and data', _removed, system,
+        before)
+    system.run('purging packages', 'dpkg --purge ' + names)
+    row('purge', 'nothing is left', _same, system, before)
 
 
 def _host_rows(row, system):
@@ -208,24 +248,16 @@ def _host_rows(row, system):
         host.rotation, system, '/etc/logrotate.d/'
         'nova-dedup-migrate-controller', '/var/log/nova-dedup-migrate/a.log',
         'nova-dedup-migrate:adm')
-    row('AppArmor', "Debian's profiles of libvirt with our rules", _apparmor,
-        system)
-    row('nova-compute imports the driver', "with Debian's Nova",
-        openstack.driver, system)
-    row('commands', 'import what they need', openstack.command_line, system)
-    row('Tempest', 'finds the plugin', openstack.tempest, system)
-    row('Horizon', 'finds three panels', openstack.horizon, system)
     row('page-cache-lister', 'runs', system.run, 'page-cache-lister',
         'page-cache-lister --help')
 
 
-def _upgraded(system, version, quick):
-    host.installed(system, (*OLD, *NEW), version)
-    if not quick:
-        kept = system.path(_CHANGED).read_text()
-        host.check('# changed' in kept, 'the upgrade overwrote ' + _CHANGED)
-        system.path(_CHANGED + '.dpkg-dist').unlink(missing_ok=True)
-    return version
+def _upgraded(system, version):
+    kept = system.path(_CHANGED).read_text()
+    host.check('# changed' in kept, 'the upgrade overwrote ' + _CHANGED)
+    system.path(_CHANGED).write_text(kept.replace('# changed\n', ''))
+    system.path(_CHANGED + '.dpkg-dist').unlink(missing_ok=True)
+    return host.installed(system, (*OLD, *NEW), version)
 
 
 def _apparmor(system):
@@ -298,12 +330,14 @@ def guests(checks, log):
         name = 'page-cache-lister'
         _apt(system, 'install', name)
         row('%s in %s' % (name, GUEST_SUITE), 'installed', host.installed,
-            system, (name,), new[name].name.split('_')[1])
-        row('its unit', 'systemd-analyze passes', host.units, system,
-            {name + '.service': 'static'})
-        row('it', 'runs', system.run, name, name + ' --help')
+            system, (name,), _version(new[name]))
+        row('its unit in %s' % GUEST_SUITE, 'systemd-analyze passes',
+            host.units, system, {name + '.service': 'static'})
+        row('it in %s' % GUEST_SUITE, 'runs', system.run, name,
+            name + ' --help')
         _apt(system, 'purge', name)
-        row('purge it', 'nothing is left', _same, system, before)
+        row('purge it in %s' % GUEST_SUITE, 'nothing is left', _same, system,
+            before)
         row('others in %s' % GUEST_SUITE, 'apt says what is too old',
             host.refuses, system, OLD[0], r'\S+ \(>= [^)]+\)', network=False)
 
@@ -321,7 +355,7 @@ def emulator(checks, log):
         row = checks.row
         epoch = system.read('reading versions', "dpkg-query -W -f "
                             "'${Version}' qemu-system-x86").split(':')[0]
-        version = '%s:%s' % (epoch, found[0].name.split('_')[1])
+        version = '%s:%s' % (epoch, _version(found[0]))
         before = host.snapshot(system)
         _apt(system, 'install', *qemu.PACKAGES)
         row("QEMU in place of Debian's", 'all of one version',

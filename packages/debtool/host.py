@@ -76,8 +76,11 @@ def short(changes):
         ', and %d more' % (len(changes) - 6) if len(changes) > 6 else '')
 
 
-def installed(system, packages, version):
-    """Check that packages are installed in a version, and are whole."""
+def installed(system, packages, version, complete=True):
+    """Check that packages are installed in a version, and are whole.
+
+    :param complete: whether all that they depend on has to be there
+    """
     text = system.read(
         'reading the packages', "dpkg-query -W -f "
         "'${Package} ${db:Status-Abbrev} ${Version}\\n'")
@@ -86,6 +89,8 @@ def installed(system, packages, version):
     for name in packages:
         check(found.get(name) == ['ii', version], '%s is %s instead of %s' % (
             name, ' '.join(found.get(name, ['missing'])), version))
+    if complete:
+        system.run('checking dependencies', 'apt-get check')
     check(not system.read('auditing', 'dpkg --audit'), 'dpkg --audit finds '
           'faults')
     changed = system.read('verifying', 'dpkg --verify %s || true' %
