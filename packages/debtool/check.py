@@ -53,7 +53,8 @@ _OWNERS = {
     _ETC + 'api-uwsgi.ini': '644 root:root',
     '/var/lib/nova-dedup-migrate':
         '750 nova-dedup-migrate:nova-dedup-migrate',
-    '/var/log/nova-dedup-migrate': '750 nova-dedup-migrate:adm'}
+    '/var/log/nova-dedup-migrate':
+        '750 nova-dedup-migrate:nova-dedup-migrate'}
 _HELPER = ('/usr/bin/privsep-helper --config-file /etc/nova/nova.conf '
            '--privsep_context %s.images.privileged.context '
            '--privsep_sock_path /tmp/tmpabc/privsep.sock')
@@ -247,7 +248,7 @@ def _host_rows(row, system):
     row('logrotate of the controller', 'rotates, keeps the owner',
         host.rotation, system, '/etc/logrotate.d/'
         'nova-dedup-migrate-controller', '/var/log/nova-dedup-migrate/a.log',
-        'nova-dedup-migrate:adm')
+        'nova-dedup-migrate:nova-dedup-migrate')
     row('page-cache-lister', 'runs', system.run, 'page-cache-lister',
         'page-cache-lister --help')
 
