@@ -262,8 +262,12 @@ devstack-check: package-env ## Check the DevStack plugin; run its phases twice
 	$(RUN_LAB) tools/devstack-check $(ARGS)
 
 .PHONY: deb
-deb: package-env ## Build Debian packages, and the source package of QEMU
+deb: package-env ## Build Debian packages; QEMU's with ARGS=qemu
 	$(RUN_LAB) tools/deb $(ARGS)
+
+.PHONY: deb-check
+deb-check: package-env ## Install, upgrade, purge the packages in clean systems
+	$(RUN_LAB) tools/deb-check $(ARGS)
 
 .PHONY: repo
 repo: ## Make a directory that apt installs from, of what is built

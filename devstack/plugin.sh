@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The DevStack plugin of nova-dedup-migrate: the driver, the agent and the
-# patched QEMU on compute hosts, and Tempest's options. DevStack sources it
-# with the phase as arguments, after settings.
+# patched QEMU on compute hosts, the controller, the panels of Horizon, the
+# daemon beside cinder-backup, and Tempest's options. DevStack sources it with
+# the phase as arguments, after settings.
 
 _DEDUP_MIGRATE_XTRACE=$(set +o | grep xtrace)
 set +o xtrace
@@ -11,12 +12,18 @@ set +o xtrace
 # The prefix that the AppArmor rules in etc/apparmor.d/local name.
 DEDUP_MIGRATE_PREFIX=/opt/nova-dedup-migrate
 DEDUP_MIGRATE_DRIVER=dedup_migrate.DedupMigrateLibvirtDriver
+DEDUP_MIGRATE_CONF_DIR=/etc/nova-dedup-migrate
+DEDUP_MIGRATE_CONF=$DEDUP_MIGRATE_CONF_DIR/nova-dedup-migrate.conf
+DEDUP_MIGRATE_UWSGI_CONF=$DEDUP_MIGRATE_CONF_DIR/api-uwsgi.ini
 DEDUP_MIGRATE_APT_LIST=/etc/apt/sources.list.d/nova-dedup-migrate.list
 DEDUP_MIGRATE_APPARMOR=/etc/apparmor.d/local
 DEDUP_MIGRATE_APPARMOR_RULES="usr.sbin.libvirtd abstractions/libvirt-qemu"
 # The lines between these are ours in files that others may write to, too.
 DEDUP_MIGRATE_BEGIN="# nova-dedup-migrate: begin"
 DEDUP_MIGRATE_END="# nova-dedup-migrate: end"
+
+source "$DEDUP_MIGRATE_DIR/devstack/lib/controller"
+source "$DEDUP_MIGRATE_DIR/devstack/lib/backups"
 
 function _dedup_migrate_remove_rules {
     local file=$1
@@ -119,7 +126,11 @@ function install_dedup_migrate_qemu {
 }
 
 function install_dedup_migrate {
-    setup_develop "$DEDUP_MIGRATE_DIR"
+    setup_develop "$DEDUP_MIGRATE_DIR" \
+        "$(_dedup_migrate_has_controller && echo controller,client)"
+    if is_service_enabled cinder-backup-assist; then
+        pip_install "zstandard>=0.22.0"
+    fi
     if is_service_enabled n-cpu; then
         install_dedup_migrate_qemu
     fi
@@ -147,6 +158,8 @@ function configure_dedup_migrate_panels {
 }
 
 function start_dedup_migrate {
+    start_dedup_migrate_controller
+    start_dedup_migrate_backups
     if is_service_enabled dedup-migrate-agent; then
         run_process dedup-migrate-agent \
             "$NOVA_BIN_DIR/nova-dedup-migrate-agent \
@@ -164,6 +177,8 @@ function configure_dedup_migrate_tempest {
 }
 
 function stop_dedup_migrate {
+    stop_dedup_migrate_controller
+    stop_dedup_migrate_backups
     if is_service_enabled dedup-migrate-agent; then
         stop_process dedup-migrate-agent
     fi
@@ -189,6 +204,8 @@ function clean_dedup_migrate {
     if [[ -n "${HORIZON_DIR:-}" ]]; then
         rm -f "$(_dedup_migrate_panels)"/_21*_dedup_migrate_*.py
     fi
+    clean_dedup_migrate_controller
+    clean_dedup_migrate_backups
     sudo rm -f "$DEDUP_MIGRATE_APT_LIST"
     sudo rm -rf "$DATA_DIR/nova-dedup-migrate"
     # Nova removes its files itself, if it is cleaned before us.
@@ -210,6 +227,8 @@ case "$1-${2:-}" in
     stack-post-config)
         echo_summary "Configuring nova-dedup-migrate"
         configure_dedup_migrate
+        configure_dedup_migrate_controller
+        configure_dedup_migrate_backups
         if is_service_enabled horizon; then
             configure_dedup_migrate_panels
         fi

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The module that uWSGI and others load: ``application``.
+"""The module that WSGI servers load: ``application``.
+
+uWSGI looks into the module's dictionary, and has to be given
+``init_application()``.
 
 nova-dedup-migrate.conf is read from /etc/nova-dedup-migrate, or from the
 directory that the variable OS_DEDUP_MIGRATE_CONFIG_DIR names.

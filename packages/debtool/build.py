@@ -5,6 +5,7 @@ import re
 import shutil
 
 from debtool import chroot
+from debtool import qemu
 from debtool import source
 
 RESULTS = source.TOP / 'build' / 'deb'
@@ -15,9 +16,10 @@ OURS = ('debhelper', 'dh-python', 'pybuild-plugin-pyproject', 'python3-all',
         'python3-pbr', 'python3-setuptools')
 #: Suites of which the packages are: ours need OpenStack 2025.2 or later,
 #: QEMU 10.0 is that of trixie.
-SUITES = {'nova-dedup-migrate': 'forky', 'qemu': 'trixie'}
+SUITES = {'nova-dedup-migrate': 'forky', 'qemu-source': 'trixie',
+          'qemu': 'trixie'}
 #: Seen by those who read its output; errors and warnings are faults.
-_LINTIAN = 'lintian --no-cfg --fail-on error,warning --tag-display-limit 0'
+LINTIAN = 'lintian --no-cfg --fail-on error,warning --tag-display-limit 0'
 #: Of Debian's own QEMU packages, whose faults are not ours to mend.
 _NOT_OURS = 'lintian --no-cfg --fail-on none --tag-display-limit 0'
 
@@ -25,9 +27,8 @@ _NOT_OURS = 'lintian --no-cfg --fail-on none --tag-display-limit 0'
 def build(name, suite, directory):
     """Build packages, and check them with lintian.
 
-    Of QEMU it is the source package, which takes an hour to build.
-
-    :param name: nova-dedup-migrate or qemu
+    :param name: nova-dedup-migrate, qemu, or qemu-source: the source package
+                 alone
     :param directory: an empty one, for the tree
     :returns: paths of what was built, in build/deb/<suite>
     :raises chroot.PackagingFailed:
@@ -35,26 +36,35 @@ def build(name, suite, directory):
     results = RESULTS / suite
     results.mkdir(parents=True, exist_ok=True)
     log = chroot.Log(results / (name + '.log'))
-    if name == 'qemu':
-        tree = source.qemu(directory, suite, log)
-        include = TOOLS
-    else:
+    control, profiles = None, ()
+    if name == 'nova-dedup-migrate':
         tree = source.ours(directory, suite)
         include = (*TOOLS, *OURS)
-    with chroot.system(suite, include, log) as system:
+    else:
+        tree = source.qemu(directory, suite, log)
+        include = TOOLS
+        if name == 'qemu' and not qemu.cached(tree).exists():
+            include = qemu.TOOLS
+            control, profiles = tree / 'debian/control', qemu.PROFILES
+    with chroot.system(suite, include, log, control, profiles) as system:
         shutil.copytree(directory, system.path('/build'), symlinks=True)
         inside = '/build/' + tree.name
         system.run('building the source package of %s' % name,
                    'cd %s && dpkg-source --build .' % inside)
-        if name != 'qemu':
-            system.run('building %s' % name,
-                       'cd %s && DEB_BUILD_OPTIONS="nocheck '
-                       'parallel=$(nproc)" dpkg-buildpackage -us -uc'
-                       % inside)
+        if name == 'qemu':
+            qemu.build(system, tree, inside)
+        elif name == 'nova-dedup-migrate':
+            ours(system, inside)
         system.run('lintian of %s' % name, 'cd /build && %s *.dsc %s' % (
-            _NOT_OURS if name == 'qemu' else _LINTIAN,
-            '' if name == 'qemu' else '*.deb'))
+            LINTIAN if name == 'nova-dedup-migrate' else _NOT_OURS,
+            '' if name == 'qemu-source' else '*.deb'))
         return _collect(system.path('/build'), results, name)
+
+
+def ours(system, inside):
+    """Build our packages of a tree in a system; they are left beside it."""
+    system.run('building our packages', 'cd %s && DEB_BUILD_OPTIONS="nocheck '
+               'parallel=$(nproc)" dpkg-buildpackage -us -uc' % inside)
 
 
 def _collect(directory, results, name):

@@ -73,26 +73,41 @@ class System:
     def path(self, path):
         return self.directory / path.lstrip('/')
 
-    def run(self, what, script, network=False):
+    def run(self, what, script, network=False, shared=None):
         """Run a shell script as root, which ends at the first failure.
 
+        :param shared: a directory of this machine that is /mnt there
         :raises PackagingFailed:
         """
         self.log.run(what, [
             'unshare', '--mount', '--pid', '--fork', '--kill-child',
             *(() if network else ('--net',)), 'sh', '-ec',
-            'mount -t proc proc "$0/proc"; exec chroot "$0" env -i HOME=/root '
+            'mount -t proc proc "$0/proc"; '
+            'mount -t tmpfs -o mode=1777 shm "$0/dev/shm"; '
+            '[ -n "$3" ] || ip link set lo up; '
+            '[ -z "$2" ] || mount --bind "$2" "$0/mnt"; '
+            'exec chroot "$0" env -i HOME=/root '
             'PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 '
             'DEBIAN_FRONTEND=noninteractive TERM=dumb sh -ec "$1"',
-            self.directory, script])
+            self.directory, script, shared or '', network or ''])
+
+    def read(self, what, script):
+        """Run a script like run; return what it writes."""
+        self.run(what, '{ %s\n} >/root/output' % script)
+        return self.path('/root/output').read_text(errors='replace').strip()
 
 
-def _archive(suite, include, log):
+def _archive(suite, include, log, control, profiles):
     """Return the archive of a system, made if the cache has none."""
     uri = debian.machine_archive()
-    key = hashlib.sha256(
-        '\n'.join([suite, uri, *sorted(include), *APT]).encode()
-    ).hexdigest()[:12]
+    wanted = [suite, uri, *sorted(include), *APT]
+    hooks = []
+    if control is not None:
+        wanted += [control.read_text(), *profiles]
+        hooks = ['copy-in %s /root' % control.parent,
+                 'chroot "$1" apt-get -qq build-dep --yes --arch-only '
+                 '--build-profiles=%s /root' % ','.join(profiles)]
+    key = hashlib.sha256('\n'.join(wanted).encode()).hexdigest()[:12]
     place = common.cache_root() / 'deb' / ('%s-%s.tar' % (suite, key))
     if place.exists():
         return place
@@ -106,6 +121,7 @@ def _archive(suite, include, log):
         *('--aptopt=' + option for option in APT),
         '--dpkgopt=path-exclude=/usr/share/doc/*',
         '--dpkgopt=path-exclude=/usr/share/locale/*',
+        *('--customize-hook=' + hook for hook in hooks),
         suite, new, 'deb [signed-by=%s] %s %s main' % (
             debian.KEYRING, uri, suite)])
     new.rename(place)
@@ -113,16 +129,19 @@ def _archive(suite, include, log):
 
 
 @contextlib.contextmanager
-def system(suite, include, log):
+def system(suite, include, log, control=None, profiles=()):
     """Yield a System of a suite with some packages.
 
+    :param control: a debian/control, whose build dependencies are there for
+                    packages of one architecture
+    :param profiles: build profiles of those dependencies
     :raises PackagingFailed: it cannot be made
     """
     if os.geteuid():
         raise PackagingFailed(
             what='making a system', status='none: this needs root',
             log=log.path, end='')
-    archive = _archive(suite, include, log)
+    archive = _archive(suite, include, log, control, profiles)
     directory = Path(tempfile.mkdtemp(prefix='nova-dedup-migrate-deb-'))
     try:
         directory.chmod(0o755)

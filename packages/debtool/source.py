@@ -3,7 +3,8 @@
 
 Ours is the source tree of this repository with ``packages/debian``.  QEMU's
 is Debian's own source package with our files and patches as one more patch
-of its series; the version gets the suffix ``+dedup1``.
+of its series and an entry in its changelog, whose version has the suffix
+``+dedup1``.  Nothing else in ``debian/`` differs from Debian's.
 """
 
 import datetime
@@ -21,33 +22,26 @@ from buildtool import tree
 TOP = common.REPOSITORY
 MAINTAINER = ('nova-dedup-migrate developers '
               '<openstack-discuss@lists.openstack.org>')
-#: Binary packages of QEMU's source: those that a compute host needs and
-#: that have to be of one build. All others stay Debian's.
-QEMU_PACKAGES = ('qemu-block-extra', 'qemu-system-common',
-                 'qemu-system-gui', 'qemu-system-modules-opengl',
-                 'qemu-system-modules-spice', 'qemu-system-x86',
-                 'qemu-utils')
-#: What qemu-system-x86 has of QEMU's targets.
-QEMU_TARGETS = ('i386-softmmu', 'x86_64-softmmu')
 SUFFIX = '+dedup1'
 PATCH = 'nova-dedup-migrate.patch'
 
 
-def upstream_version():
+def upstream_version(commit='HEAD'):
     """Return our version in Debian's form, of git's tags and commits.
 
     0.2.0.dev12 becomes 0.2.0~dev12, which is older than 0.2.0.
     """
     described = subprocess.run(
-        ['git', 'describe', '--tags', '--match', '[0-9]*', '--long'],
-        cwd=TOP, capture_output=True, text=True, check=False).stdout.strip()
+        ['git', 'describe', '--tags', '--match', '[0-9]*', '--long',
+         commit], cwd=TOP, capture_output=True, text=True,
+        check=False).stdout.strip()
     if described:
         tag, commits, _ = described.rsplit('-', 2)
     else:
         tag = re.search(r'^version = (.*)$',
                         (TOP / 'setup.cfg').read_text(), re.MULTILINE)[1]
         commits = subprocess.run(
-            ['git', 'rev-list', '--count', 'HEAD'], cwd=TOP, check=True,
+            ['git', 'rev-list', '--count', commit], cwd=TOP, check=True,
             capture_output=True, text=True).stdout.strip()
         return '%s~dev%s' % (tag, commits)
     if commits == '0':
@@ -57,25 +51,50 @@ def upstream_version():
     return '%s~dev%s' % ('.'.join(numbers), commits)
 
 
-def changelog(package, version, suite, text):
-    """Return one entry of a debian/changelog."""
+def changelog(package, version, suite, text, paths=()):
+    """Return one entry of a debian/changelog.
+
+    Its time is that of the last commit.
+
+    :param paths: the last one that changes one of these, if there are any
+    """
     seconds = int(os.environ.get('SOURCE_DATE_EPOCH') or subprocess.run(
-        ['git', 'log', '-1', '--format=%ct'], cwd=TOP, check=True,
-        capture_output=True, text=True).stdout)
+        ['git', 'log', '-1', '--format=%ct', '--', *paths], cwd=TOP,
+        check=True, capture_output=True, text=True).stdout)
     date = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
     return '%s (%s) %s; urgency=medium\n\n  * %s\n\n -- %s  %s\n' % (
         package, version, suite, text, MAINTAINER,
         utils.format_datetime(date))
 
 
-def ours(directory, suite):
+def ours(directory, suite, commit=None):
     """Make the tree of our source package, and its archive beside it.
 
     :param directory: a new one
+    :param commit: of which it is; default: files as they are now
     :returns: the tree
     """
-    version = upstream_version()
+    version = upstream_version(commit or 'HEAD')
     place = directory / ('nova-dedup-migrate-' + version)
+    if commit is None:
+        _copy_tracked(place)
+    else:
+        archive = subprocess.run(
+            ['git', 'archive', '--prefix=%s/' % place.name, commit], cwd=TOP,
+            check=True, capture_output=True).stdout
+        subprocess.run(['tar', '-xC', directory], input=archive, check=True)
+    subprocess.run(
+        ['tar', '-caf', 'nova-dedup-migrate_%s.orig.tar.xz' % version,
+         '--owner=0', '--group=0', '--sort=name', place.name],
+        cwd=directory, check=True)
+    shutil.copytree(place / 'packages' / 'debian', place / 'debian')
+    (place / 'debian' / 'changelog').write_text(changelog(
+        'nova-dedup-migrate', version + '-1', suite,
+        'A build of the upstream source; see its release notes.'))
+    return place
+
+
+def _copy_tracked(place):
     listed = subprocess.run(
         ['git', 'ls-files', '-z', '--cached'], cwd=TOP, check=True,
         capture_output=True, text=True).stdout
@@ -84,15 +103,6 @@ def ours(directory, suite):
             target = place / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(TOP / name, target)
-    subprocess.run(
-        ['tar', '-caf', 'nova-dedup-migrate_%s.orig.tar.xz' % version,
-         '--owner=0', '--group=0', '--sort=name', place.name],
-        cwd=directory, check=True)
-    shutil.copytree(TOP / 'packages' / 'debian', place / 'debian')
-    (place / 'debian' / 'changelog').write_text(changelog(
-        'nova-dedup-migrate', version + '-1', suite,
-        'A build of the upstream source; see its release notes.'))
-    return place
 
 
 def qemu(directory, suite, log):
@@ -101,8 +111,10 @@ def qemu(directory, suite, log):
     :raises common.BuildError: Debian's source cannot be had
     """
     cache = common.Cache()
-    with cache.locked():
-        source = debian.cached(cache) or debian.fetch(cache)
+    source = debian.cached(cache)
+    if source is None:
+        with cache.locked():
+            source = debian.fetch(cache)
     version = re.search(
         r'\((?:\d+:)?([^)]+)\)',
         (source.tree / 'debian/changelog').read_text())[1]
@@ -111,13 +123,11 @@ def qemu(directory, suite, log):
                     ignore=shutil.ignore_patterns('.pc'))
     _fetch_original(cache, source, directory, log)
     _add_patch(place, directory, log)
-    _restrict(place)
     path = place / 'debian/changelog'
     path.write_text(changelog(
         'qemu', _epoch(path) + version + SUFFIX, suite,
-        'Live migration without the pages that storage holds: '
-        'nova-dedup-migrate %s.' % upstream_version())
-        + '\n' + path.read_text())
+        'Leave out pages that storage holds from live migrations.',
+        (cli.SRC, cli.PATCHES)) + '\n' + path.read_text())
     return place
 
 
@@ -163,35 +173,3 @@ def _add_patch(place, directory, log):
     shutil.rmtree(changed)
     log.run('applying the patch', ['patch', '-p1', '-s', '-d', place, '-i',
                                    patches / PATCH])
-
-
-def _restrict(place):
-    """Leave the packages out that stay Debian's, and what they need."""
-    for name in ('control', 'control-in'):
-        path = place / 'debian' / name
-        if not path.exists():
-            continue
-        kept = []
-        for paragraph in re.split(r'\n\n+', path.read_text().strip()):
-            package = re.search(r'^Package: (\S+)', paragraph, re.MULTILINE)
-            if package is None or package[1] in QEMU_PACKAGES:
-                kept.append(paragraph)
-        path.write_text('\n\n'.join(kept) + '\n')
-    _edit(place / 'debian/control.mk', r'^system-packages := (?!\$).*$',
-          'system-packages := x86')
-    _edit(place / 'debian/rules', r'(?<=filter )qemu-system(?=,)',
-          'qemu-system-x86')
-    _edit(place / 'debian/rules', r'^(common_configure_opts = \\)$',
-          'QEMU_CONFIGURE_OPTIONS += --target-list=%s\n\n\\1' % ','.join(
-              QEMU_TARGETS))
-
-
-def _edit(path, pattern, replacement):
-    """Replace what is in a file of Debian's exactly once."""
-    text, count = re.subn(pattern, replacement, path.read_text(),
-                          flags=re.MULTILINE)
-    if count != 1:
-        raise common.BuildError(
-            '%s of Debian\'s QEMU has changed: it has %d of %r' % (
-                path.name, count, pattern))
-    path.write_text(text)

@@ -43,6 +43,12 @@ _DROP_IN = ('/etc/systemd/system/libvirtd.service.d/'
             'nova-dedup-migrate.conf')
 _PANELS = 'horizon/openstack_dashboard/local/enabled/'
 _RULES = '/etc/apparmor.d/local/abstractions/libvirt-qemu'
+_CONTROLLER = '/etc/nova-dedup-migrate/nova-dedup-migrate.conf'
+_ENGINE = ('ExecStart=/opt/stack/data/venv/bin/nova-dedup-migrate-engine '
+           '--config-file ' + _CONTROLLER)
+_ASSIST = ('ExecStart=/opt/stack/data/venv/bin/cinder-backup-assist '
+           '--config-file /etc/cinder/cinder.conf')
+_CELL = 'transport_url = rabbit://stackrabbit:secret@127.0.0.1:5672/'
 
 CASES = (
     Case('one node with a built QEMU', 'n-cpu,n-api,tempest',
@@ -72,11 +78,40 @@ CASES = (
     Case('controller without nova-compute', 'n-api,tempest,horizon',
          ('DEDUP_MIGRATE_COMPUTE_HOSTS=2',),
          present=(_STOCK,
+                  ('units/dedup-migrate-engine', _ENGINE),
+                  ('units/dedup-migrate-api', 'bin/uwsgi '),
+                  ('/etc/nova-dedup-migrate/api-uwsgi.ini',
+                   'http-socket = 0.0.0.0:8785'),
+                  (_CONTROLLER, _CELL + 'nova_cell1'),
+                  (_CONTROLLER, '[openstack]\nusername = dedup-migrate'),
+                  (_CONTROLLER, 'root:secret@127.0.0.1/dedup_migrate?'),
                   (_PANELS + '_2170_dedup_migrate_migrations.py',
                    'ADD_PANEL'),
                   (_PANELS + '_2172_dedup_migrate_hosts.py', 'ADD_PANEL'),
                   ('tempest/etc/tempest.conf', 'min_compute_nodes = 2')),
-         absent=(_DROP_IN, _RULES, 'units/dedup-migrate-agent')),
+         absent=(_DROP_IN, _RULES, 'units/dedup-migrate-agent',
+                 'units/cinder-backup-assist'),
+         calls=('create_service_user dedup-migrate admin',
+                'get_or_create_endpoint 6f1e RegionOne '
+                'http://192.0.2.10:8785',
+                'recreate_database dedup_migrate',
+                '/opt/stack/data/venv/bin/nova-dedup-migrate-manage '
+                '--config-file %s db sync' % _CONTROLLER,
+                'wait_for_service http://192.0.2.10:8785/healthcheck')),
+    Case('one node with backups', 'n-cpu,c-bak', ('DEDUP_MIGRATE_QEMU=none',),
+         present=(('units/cinder-backup-assist', _ASSIST),
+                  ('/etc/cinder/cinder.conf', _CELL),
+                  ('/etc/cinder/cinder.conf',
+                   '\nca_certificate = '),
+                  ('/etc/nova/nova.conf', '\nbackup_certificate_key = '),
+                  ('/etc/nova/nova.conf', 'backup_' + _CELL)),
+         absent=('units/dedup-migrate-api', _CONTROLLER),
+         calls=('pip_install zstandard>=0.22.0',)),
+    Case('compute host with certificates', 'n-cpu',
+         ('DEDUP_MIGRATE_QEMU=none', 'DEDUP_MIGRATE_CERTIFICATES=/srv/tls'),
+         present=(('/etc/nova/nova.conf',
+                   'backup_certificate = /srv/tls/host.pem'),),
+         absent=('units/cinder-backup-assist',)),
     Case('a QEMU that is none', 'n-cpu', ('DEDUP_MIGRATE_QEMU=/nowhere',),
          error='/nowhere has no bin/qemu-system-x86_64'),
     Case('an unknown source of QEMU', 'n-cpu', ('DEDUP_MIGRATE_QEMU=snap',),
@@ -99,7 +134,8 @@ def why_not():
 
 def _installed(state, path):
     """Return the path in the snapshot of what a host has after stack.sh."""
-    for top in ('/etc/nova', '/etc/systemd/system', '/etc/apparmor.d',
+    for top in ('/etc/nova', '/etc/cinder', '/etc/nova-dedup-migrate',
+                '/etc/systemd/system', '/etc/apparmor.d',
                 '/etc/apt/sources.list.d', '/opt', 'units', 'tempest',
                 'horizon'):
         if path == top or path.startswith(top + '/'):

@@ -45,7 +45,11 @@ function is_service_enabled {
 
 function setup_develop {
     [[ -f "$1/setup.py" ]] || die 0 "$1 is no Python project"
-    called setup_develop "$1"
+    called setup_develop "$@"
+}
+
+function pip_install {
+    called pip_install "$@"
 }
 
 function install_package {
@@ -54,6 +58,47 @@ function install_package {
 
 function restart_service {
     called restart_service "$1"
+}
+
+function wait_for_service {
+    called wait_for_service "$2"
+}
+
+function recreate_database {
+    called recreate_database "$1"
+}
+
+function database_connection_url {
+    echo "mysql+pymysql://root:secret@127.0.0.1/$1?charset=utf8"
+}
+
+function create_service_user {
+    called create_service_user "$@"
+}
+
+function get_or_create_service {
+    called get_or_create_service "$1" "$2"
+    echo 6f1e
+}
+
+function get_or_create_endpoint {
+    called get_or_create_endpoint "$@"
+}
+
+# configure_keystone_authtoken_middleware FILE USER [SECTION]
+function configure_keystone_authtoken_middleware {
+    iniset "$1" "${3:-keystone_authtoken}" username "$2"
+    iniset "$1" "${3:-keystone_authtoken}" auth_type password
+}
+
+# get_transport_url [VHOST]
+function get_transport_url {
+    echo "rabbit://stackrabbit:secret@127.0.0.1:5672/${1:-}"
+}
+
+# iniset_rpc_backend PACKAGE FILE [SECTION] [VHOST]
+function iniset_rpc_backend {
+    iniset "$2" "${3:-DEFAULT}" transport_url "$(get_transport_url "${4:-}")"
 }
 
 

@@ -22,8 +22,10 @@ class DevstackTest(unittest.TestCase):
     def test_services_are_programs_of_the_package(self):
         scripts = tomllib.loads((tests.TOP / 'pyproject.toml').read_text()
                                 )['project']['scripts']
-        plugin = (tests.TOP / 'devstack' / 'plugin.sh').read_text()
-        used = set(re.findall(r'NOVA_BIN_DIR/([a-z-]+)', plugin))
+        plugin = ''.join(
+            path.read_text() for path in (tests.TOP / 'devstack').rglob('*')
+            if path.is_file())
+        used = set(re.findall(r'NOVA_BIN_DIR"?/([a-z-]+)', plugin))
         self.assertEqual({'privsep-helper'}, used - set(scripts))
 
     def test_packages_are_those_of_a_build(self):

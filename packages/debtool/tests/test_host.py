@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import pathlib
+import tempfile
+import unittest
+
+from debtool import check
+from debtool import chroot
+from debtool import host
+
+
+class SnapshotTest(unittest.TestCase):
+
+    def test_what_differs_is_found(self):
+        with tempfile.TemporaryDirectory() as name:
+            top = pathlib.Path(name)
+            system = chroot.System(top, None)
+            for path in ('etc/a', 'etc/b', 'var/cache/apt/x', 'etc/d'):
+                (top / path).parent.mkdir(parents=True, exist_ok=True)
+                (top / path).write_text('one')
+            before = host.snapshot(system)
+            self.assertNotIn('var/cache/apt/x', before)
+            (top / 'etc/a').write_text('two')
+            (top / 'etc/b').unlink()
+            (top / 'etc/c').symlink_to('a')
+            (top / 'var/cache/apt/x').write_text('two')
+            os.chmod(top / 'etc/d', 0o600)
+            self.assertEqual(
+                [('etc/a', '*'), ('etc/b', '-'), ('etc/c', '+'),
+                 ('etc/d', '*')],
+                host.differences(before, host.snapshot(system)))
+
+    def test_few_changes_are_named(self):
+        changes = [('p%d' % number, '+') for number in range(8)]
+        self.assertEqual('+p0, +p1', host.short(changes[:2]))
+        self.assertTrue(host.short(changes).endswith('and 2 more'))
+
+
+class NeededTest(unittest.TestCase):
+
+    def test_names_are_those_of_others(self):
+        self.assertEqual({'adduser', 'python3-x'}, check.needed(
+            'Source: a\nBuild-Depends:\n debhelper,\n\n'
+            'Package: b\nPre-Depends:\n ${misc:Pre-Depends},\nDepends:\n'
+            ' adduser,\n python3-x (>= 1),\n c (= 1),\n ${misc:Depends},\n'
+            'Recommends:\n nothing,\n\nPackage: c\nDepends:\n'
+            ' python3-x,\n'))
