@@ -126,14 +126,3 @@ class LiveMigrationTest(base.DedupMigrateScenario):
     def _task_state(self, server):
         return self.servers_client.show_server(
             server['id'])['server']['OS-EXT-STS:task_state']
-
-    @decorators.attr(type=['slow', 'multinode'])
-    @decorators.idempotent_id('0b8ed0c4-9c0b-4d9e-a1d3-0a3dc7c4b206')
-    @utils.services('compute', 'network')
-    @testtools.skipUnless(CONF.dedup_migrate.host_without_agent,
-                          '[dedup_migrate] host_without_agent is not set')
-    def test_without_agent(self):
-        """Without an agent at the destination it is an ordinary migration."""
-        server, guest = self.boot()
-        self.migrate(server, CONF.dedup_migrate.host_without_agent)
-        self.verify(guest)
