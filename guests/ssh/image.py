@@ -31,8 +31,11 @@ _FILES = {
     '/etc/shells': b'/bin/sh\n',
     # Tests prepend it to what root has to do.
     '/bin/sudo': b'#!/bin/sh\nexec "$@"\n',
+    '/bin/mkfs': b'#!/bin/sh\nexec mke2fs -q "$@"\n',
     '/etc/acpi/PWRF/00000080': b'#!/bin/sh\nsync\nexec poweroff -f\n',
 }
+#: Of this machine: the SSH server, and what tests run in a guest.
+_PROGRAMS = ('dropbear', 'blkid', 'lsblk', 'mke2fs')
 _DIRECTORIES = ('dev', 'proc', 'sys', 'tmp', 'mnt', 'run', 'sbin', 'config',
                 'root/.ssh', 'var/tmp', 'var/log', 'var/run',
                 'etc/dropbear')
@@ -56,8 +59,9 @@ def build() -> Path:
 
 def _build(linux: kernel.Kernel, work: Path) -> None:
     files = {'/init': _INIT.read_bytes(), **_FILES,
-             '/bin/busybox': programs.installed('busybox').read_bytes(),
-             **programs.with_libraries('dropbear')}
+             '/bin/busybox': programs.installed('busybox').read_bytes()}
+    for program in _PROGRAMS:
+        files.update(programs.with_libraries(program))
     modules = kernel.in_load_order(_MODULES, linux.module_files())
     for module, data in modules.items():
         files[f'/modules/{module}.ko'] = data
