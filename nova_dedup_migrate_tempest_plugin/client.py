@@ -46,6 +46,12 @@ class ControllerClient(rest_client.RestClient):
     def list_drain_servers(self, uuid):
         return self._get('drains/%s/servers' % uuid, 'servers')
 
+    def cancel_drain(self, uuid):
+        """Cancel a drain; what migrates goes on to its end."""
+        response, _ = self.post('v1/drains/%s/action' % uuid, json.dumps(
+            {'cancel': {'in_flight': 'wait'}}))
+        self.expected_success(202, response.status)
+
     def delete_drain(self, uuid):
         response, _ = self.delete('v1/drains/%s' % uuid)
         self.expected_success(204, response.status)

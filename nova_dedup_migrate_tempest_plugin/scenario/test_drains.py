@@ -7,12 +7,11 @@ No other test may run meanwhile: its servers would be moved as well.
 from tempest.common import utils
 from tempest.common import waiters
 from tempest.lib import decorators
-from tempest.lib.common.utils import test_utils
 
 from nova_dedup_migrate_tempest_plugin.scenario import controller
 
-#: States in which a drain stays.
-_ENDS = ('drained', 'partial', 'cancelled', 'failed', 'checked', 'blocked')
+#: States of a drain that has ended.
+_ENDS = ('drained', 'partial', 'cancelled', 'failed', 'checked')
 
 
 @decorators.serial
@@ -36,7 +35,7 @@ class DrainTest(controller.ControllerScenario):
         self.verify(guest)
         moved = {each['server_id']: each['state'] for each in
                  self.controller.list_drain_servers(drain['id'])}
-        self.assertEqual('done', moved[server['id']])
+        self.assertEqual('moved', moved[server['id']])
         self.assertEqual(
             drain['id'], self.reported(server)['drain_id'])
 
@@ -66,13 +65,18 @@ class DrainTest(controller.ControllerScenario):
         """Drain a host; return the drain at its end."""
         made = self.controller.create_drain(host=host, **wanted)
         self.addCleanup(self._forget, made['id'], host)
-        return self.wait_for(
-            'drain %s' % made['id'],
-            lambda: self.controller.show_drain(made['id']), _ENDS)
+        return self._wait(made['id'], (*_ENDS, 'blocked'))
+
+    def _wait(self, drain, states):
+        return self.wait_for('drain %s' % drain,
+                             lambda: self.controller.show_drain(drain),
+                             states)
 
     def _forget(self, drain, host):
-        test_utils.call_and_ignore_notfound_exc(
-            self.controller.delete_drain, drain)
+        if self.controller.show_drain(drain)['state'] not in _ENDS:
+            self.controller.cancel_drain(drain)
+            self._wait(drain, _ENDS)
+        self.controller.delete_drain(drain)
         service = self._service(host)
         if service is not None and service['status'] == 'disabled':
             self.admin_services.update_service(service['id'],
