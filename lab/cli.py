@@ -118,7 +118,7 @@ def _parser():
                         'and run Tempest in each')
     one.add_argument('--quick', dest='only', action='store_const',
                      const=tempest_run.QUICK,
-                     help='only %s, with our driver' % ', '.join(
+                     help='the same as --only %s' % ','.join(
                          tempest_run.QUICK))
     one.add_argument('--only', metavar='TESTS,...',
                      type=_some_of(tuple(tempest_run.GROUPS)),
@@ -409,8 +409,7 @@ def _tempest(args):
     return tempest_run.run(
         args.name, args.directory, ' '.join(['make tempest', *(
             ['ARGS="%s"' % shlex.join(words)] if words else [])]),
-        args.only, args.only != tempest_run.QUICK, args.concurrency,
-        steps.Progress())
+        args.only, args.concurrency, steps.Progress())
 
 
 def _logs(args):
