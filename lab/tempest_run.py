@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tempest against the lab, with Nova's driver and with ours.
 
-What passes with Nova's driver has to pass with ours.  Tests log in to
+What passes with Nova's driver has to pass with ours.  Most tests log in to
 guests (guests/ssh) by the lab's network of instances.
 """
 
@@ -43,10 +43,14 @@ GROUPS = {
     'volume': (r'tempest\.api\.volume\.(?!admin)',),
 }
 QUICK = ('plugin',)
+#: Those of which tests log in to guests.  The guest that lets them has a
+#: config drive, a local disk with which Tempest's tests do not migrate
+#: instances that boot from volumes.
+LOGGING_IN = ('plugin', 'scenario', 'servers')
 #: Seconds for all tests of one driver.
 LIMIT = 4 * 3600
-#: MiB of flavors, which differ for the tests that resize.
-_MEMORY = (guest.SSH_MEMORY, guest.SSH_MEMORY + 32)
+#: By how many MiB flavors differ, for the tests that resize.
+_MORE_MEMORY = 32
 _OUTCOME = re.compile(
     r'^\{\d+\} (?P<name>.+?) (?:\[[\d.]+s\] )?\.\.\. '
     r'(?P<outcome>ok|FAILED|SKIPPED)(?:: (?P<reason>.*))?$', re.MULTILINE)
@@ -146,15 +150,20 @@ def show(outcomes):
 
 def tests(cloud, driver, groups, concurrency, progress):
     """Run tests in a lab that is up; return their outcomes."""
-    known = _Tempest(cloud, driver, progress).run(
-        [test for group in groups for test in GROUPS[group]], concurrency)
+    known = {}
+    for kind, logs_in in (('', True), ('-without-ssh', False)):
+        wanted = [test for group in groups for test in GROUPS[group]
+                  if (group in LOGGING_IN) == logs_in]
+        if wanted:
+            known.update(_Tempest(cloud, driver + kind, progress, logs_in)
+                         .run(wanted, concurrency))
     if 'plugin' in groups:
         away = cloud.computes[-1]
         away.process(nova.AGENT).send(signal.SIGKILL)
         known = {**{name: one for name, one in known.items()
                     if not re.search(_WITHOUT_AGENT, name)},
                  **_Tempest(cloud, driver + '-without-agent', progress,
-                            away.name).run([_WITHOUT_AGENT], 1)}
+                            True, away.name).run([_WITHOUT_AGENT], 1)}
     return known
 
 
@@ -162,10 +171,12 @@ class _Tempest:
     """Tempest with its configuration.
 
     :param name: of its directory and log in DIRECTORY
+    :param logs_in: whether tests log in to guests
     :param host_without_agent: '' if there is none
     """
 
-    def __init__(self, cloud, name, progress, host_without_agent=''):
+    def __init__(self, cloud, name, progress, logs_in,
+                 host_without_agent=''):
         self._cloud = cloud
         self._directory = DIRECTORY / name
         self._log = DIRECTORY / (name + '.log')
@@ -180,7 +191,8 @@ class _Tempest:
         self._tempest('init', self._directory, cwd=DIRECTORY, timeout=120)
         (self._directory / 'etc/tempest.conf').write_text(cloud.render(
             'tempest.conf', directory=self._directory,
-            host_without_agent=host_without_agent, **_resources(cloud)))
+            logs_in=logs_in, host_without_agent=host_without_agent,
+            **_resources(cloud, logs_in)))
 
     def _tempest(self, *words, cwd, timeout):
         with self._log.open('a') as output:
@@ -210,23 +222,27 @@ class _Tempest:
         return found
 
 
-def _resources(cloud):
+def _resources(cloud, logs_in):
     """Make what tempest.conf names; return the template's variables."""
-    guest.upload_ssh(cloud)
+    if logs_in:
+        guest.upload_ssh(cloud)
+        name, memory = guest.SSH_IMAGE, guest.SSH_MEMORY
+    else:
+        guest.upload_idle(cloud)
+        name, memory = guest.IDLE_IMAGE, guest.IDLE_MEMORY
     connection = client.connect(cloud)
-    image = connection.image.find_image(guest.SSH_IMAGE,
-                                        ignore_missing=False)
+    image = connection.image.find_image(name, ignore_missing=False)
     network = connection.network.find_network(INSTANCES,
                                               ignore_missing=False)
     # Each test has a project of its own.
     connection.network.update_network(network, is_shared=True)
     flavors = []
-    for memory in _MEMORY:
-        name = 'tempest-%d' % memory
+    for mib in memory, memory + _MORE_MEMORY:
+        name = 'tempest-%d' % mib
         flavors.append((
             connection.compute.find_flavor(name)
             or connection.compute.create_flavor(
-                name=name, ram=memory, vcpus=1, disk=1)).id)
+                name=name, ram=mib, vcpus=1, disk=1)).id)
     return {
         'image': image.id, 'image_alt': image.id, 'network': network.name,
         'image_file': ssh_image.build(),

@@ -213,7 +213,7 @@ class TestTemplates(base.TestCase):
                 image_alt='2', flavor='3', flavor_alt='4',
                 network='instances', extensions=['a', 'b'],
                 image_file='/image', image_properties={'a': 'b', 'c': 'd'},
-                host_without_agent='')
+                logs_in=True, host_without_agent='')
             self.assertEqual('instances',
                              conf['validation']['network_for_ssh'])
             self.assertEqual('a:b,c:d', conf['scenario']['img_properties'])
