@@ -39,10 +39,7 @@ class LiveMigrationTest(base.DedupMigrateScenario):
         CONF.compute_feature_enabled.volume_backed_live_migration,
         'live migration of instances that boot from volumes is not available')
     def test_boot_from_volume(self):
-        volume = self.create_volume_from_image(
-            size=CONF.volume.volume_size)
-        server, guest = self.boot(
-            image_id='', **self._get_bdm(volume['id'], 'volume'))
+        server, guest = self.boot_from_volume()
         self.migrate(server)
         self.verify(guest)
 

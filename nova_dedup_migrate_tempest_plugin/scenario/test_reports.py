@@ -68,10 +68,7 @@ class ReportTest(controller.ControllerScenario):
                           '[dedup_migrate] shared_volumes is off')
     def test_pages_are_read_from_the_volume(self):
         """What a guest has read from its volume is not sent."""
-        volume = self.create_volume_from_image(
-            size=CONF.volume.volume_size)
-        server, guest = self.boot(
-            image_id='', **self._get_bdm(volume['id'], 'volume'))
+        server, guest = self.boot_from_volume()
         self.migrate(server)
         self.verify(guest)
         shown = self.reported(server)
