@@ -79,8 +79,8 @@ class DrainTest(controller.ControllerScenario):
         self.controller.delete_drain(drain)
         service = self._service(host)
         if service is not None and service['status'] == 'disabled':
-            self.admin_services.update_service(service['id'],
-                                               status='enabled')
+            self.admin_services.enable_service(host=host,
+                                               binary='nova-compute')
 
     def _service(self, host):
         """Return Nova's service of a host, None if there is none."""
