@@ -6,6 +6,9 @@ Everything belongs to root and carries time 0, so the same input gives the
 same archive.
 """
 
+from collections.abc import Iterable
+from collections.abc import Mapping
+import pathlib
 import stat
 from typing import BinaryIO
 
@@ -64,3 +67,24 @@ class CpioWriter:
 
     def close(self) -> None:
         self._entry(_TRAILER, 0)
+
+
+def write_tree(out: BinaryIO, directories: Iterable[str],
+               files: Mapping[str, bytes]) -> None:
+    """Write an initramfs with a console.
+
+    :param directories: names of those that no file is in
+    :param files: {absolute path: content}; all may be run
+    """
+    wanted = {'dev'}
+    for path in (*(f'{name}/x' for name in directories),
+                 *(name.lstrip('/') for name in files)):
+        wanted.update(map(str, pathlib.PurePosixPath(path).parents))
+    wanted.discard('.')
+    archive = CpioWriter(out)
+    for directory in sorted(wanted):
+        archive.directory(directory)
+    archive.character_device('dev/console', 5, 1)
+    for path, data in files.items():
+        archive.file(path[1:], data, 0o755)
+    archive.close()

@@ -6,7 +6,10 @@ sources beside it.
 """
 
 from pathlib import Path
+import re
+import shutil
 
+from guests.errors import BuildError
 from guests.errors import run
 
 #: pattern.h, the content of test pages; ports, serial and virtio-serial;
@@ -52,3 +55,25 @@ def lister_sources() -> list[Path]:
         *(LISTER / 'src').glob('*.[ch]'),
         *(LISTER / 'include').glob('*.h'),
     ]
+
+
+def installed(name: str) -> Path:
+    """The path of a program of this machine.
+
+    :raises BuildError: it is not installed
+    """
+    path = shutil.which(name) or shutil.which(name, path='/sbin:/usr/sbin')
+    if path is None:
+        raise BuildError(f'{name} is not installed')
+    return Path(path)
+
+
+def with_libraries(name: str) -> dict[str, bytes]:
+    """Path in a guest -> content, of a program and the libraries it needs.
+
+    :raises BuildError: it is not installed
+    """
+    path = installed(name)
+    libraries = re.findall(r'(/\S+) \(0x', run(['ldd', path]))
+    return {f'/bin/{name}': path.read_bytes(),
+            **{library: Path(library).read_bytes() for library in libraries}}

@@ -116,8 +116,15 @@ def _parser():
     one = commands.add_parser(
         'tempest', help="bring up a lab with Nova's driver, then with ours, "
                         'and run Tempest in each')
-    one.add_argument('--quick', action='store_true',
-                     help='only tests of live migration, with our driver')
+    one.add_argument('--quick', dest='only', action='store_const',
+                     const=tempest_run.QUICK,
+                     help='the same as --only %s' % ','.join(
+                         tempest_run.QUICK))
+    one.add_argument('--only', metavar='TESTS,...',
+                     type=_some_of(tuple(tempest_run.GROUPS)),
+                     default=tuple(tempest_run.GROUPS),
+                     help='of %s (default: all)' % ', '.join(
+                         tempest_run.GROUPS))
     one.add_argument('--concurrency', type=int, default=1,
                      help='tests at a time (default: %(default)s)')
     one.set_defaults(run=_tempest)
@@ -398,8 +405,11 @@ def _judge_faults(tried, found):
 
 
 def _tempest(args):
-    return tempest_run.run(args.name, args.directory, args.quick,
-                           args.concurrency, steps.Progress())
+    words = args.words[args.words.index('tempest') + 1:]
+    return tempest_run.run(
+        args.name, args.directory, ' '.join(['make tempest', *(
+            ['ARGS="%s"' % shlex.join(words)] if words else [])]),
+        args.only, args.concurrency, steps.Progress())
 
 
 def _logs(args):

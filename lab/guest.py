@@ -12,6 +12,7 @@ import shutil
 import xml.etree.ElementTree as etree
 
 from guests.debian import image as debian_image
+from guests.ssh import image as ssh_image
 from guests.synthetic import bootdisk
 from guests.synthetic.workload import kernel_mib
 from guests.synthetic.workload import SPARE_MIB
@@ -30,6 +31,9 @@ OS_TYPE = 'linux'
 #: One that fits 128 MiB, and does nothing.
 IDLE_IMAGE, IDLE_MEMORY = 'small-linux-idle', 128
 _IDLE = Workload(cache=8, anon=4)
+#: One to which Tempest logs in; it is configured by its config drive.
+SSH_IMAGE, SSH_MEMORY = 'small-linux-ssh', 192
+SSH_PROPERTIES = {'hw_disk_bus': 'virtio', 'img_config_drive': 'mandatory'}
 #: One of which a third is memory that it may write to, when told.
 WRITER_IMAGE, WRITER_MEMORY, WRITER_ANONYMOUS = 'small-linux-writer', 256, 32
 _WRITER = Workload(cache=72, anon=WRITER_ANONYMOUS)
@@ -85,6 +89,11 @@ def upload_writer(cloud):
                    lambda: bootdisk.build(_WRITER, _WRITER.cache))
 
 
+def upload_ssh(cloud):
+    """Put the image of the guest to log in to there, likewise."""
+    return _upload(cloud, SSH_IMAGE, ssh_image.build, **SSH_PROPERTIES)
+
+
 def upload_debian(cloud):
     """Put the image of the Debian guest there, likewise."""
     return _upload(cloud, DEBIAN_IMAGE, debian_image.build,
@@ -107,7 +116,7 @@ def _upload(cloud, name, build, **properties):
         name, filename=str(path), disk_format='raw',
         container_format='bare', visibility='public',
         validate_checksum=False, timeout=300, wait=True,
-        **_PROPERTIES, **properties)
+        **{**_PROPERTIES, **properties})
     return '%d MiB' % (os.stat(path).st_size >> 20)
 
 

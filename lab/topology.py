@@ -28,6 +28,7 @@ from lab.services import neutron
 from lab.services import nova
 from lab.services import placement
 from lab.services import rabbitmq
+from lab.services import ssh
 from lab.services import tls
 from lab.services.libvirtd import Libvirtd
 
@@ -56,7 +57,7 @@ def make(cloud):
     for name in settings.hosts:
         host = cloud.lab.add_host(name)
         host.link(INSTANCES).add_bridge(instance_network.BRIDGE)
-        _private(host, nova.DIRECTORYS)
+        _private(host, nova.DIRECTORYS + ssh.DIRECTORYS)
         libvirtd(cloud, name).prepare()
         if settings.tls:
             tls.issue(cloud, host, host.link('migration').address)

@@ -27,6 +27,7 @@ from lab.services import nova
 from lab.services import placement
 from lab.services import python
 from lab.services import rabbitmq
+from lab.services import ssh
 from lab.settings import TOP
 from lab.steps import Step
 
@@ -64,6 +65,7 @@ def plan(cloud):
     if cloud.settings.controller:
         found += controller.steps(cloud)
     found += instance_network.steps(cloud)
+    found += ssh.steps(cloud)
     found.append(Step('guest image', lambda: guest.upload(cloud),
                       ('glance',)))
     found.append(Step('flavors', lambda: instances.flavors(cloud),

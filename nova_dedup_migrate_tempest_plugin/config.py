@@ -11,6 +11,26 @@ GROUP = cfg.OptGroup('dedup_migrate', title='Live migrations that leave out '
                                             'what storage holds')
 
 OPTIONS = [
+    cfg.StrOpt(
+        'catalog_type', default='dedup-migrate',
+        help='Type of the controller\'s service in the catalogue.'),
+    cfg.StrOpt(
+        'endpoint_type', default='publicURL',
+        choices=['publicURL', 'adminURL', 'internalURL'],
+        help='Which of its endpoints tests use.'),
+    cfg.BoolOpt(
+        'controller', default=False,
+        help='Whether the cloud has the controller. Off: tests of its API, '
+             'of reports, predictions and drains, are skipped.'),
+    cfg.BoolOpt(
+        'shared_volumes', default=False,
+        help='Whether both hosts can read a volume, and record the I/O of '
+             'their guests, so that pages which were read from it are not '
+             'sent.'),
+    cfg.IntOpt(
+        'timeout', default=300, min=1,
+        help='Seconds within which a drain or an estimate has to end, and '
+             'a report to arrive at the controller.'),
     cfg.IntOpt(
         'file_size', default=16, min=1, max=4096,
         help='MiB of the file that a guest writes, and keeps in its page '

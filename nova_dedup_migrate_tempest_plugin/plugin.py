@@ -3,6 +3,7 @@
 
 import os
 
+from tempest import config as tempest_config
 from tempest.test_discover import plugins
 
 from nova_dedup_migrate_tempest_plugin import config
@@ -22,3 +23,10 @@ class Plugin(plugins.TempestPlugin):
     def get_opt_lists(self):
         return [(config.GROUP.name, config.OPTIONS),
                 ('service_available', [config.SERVICE_OPTION])]
+
+    def get_service_clients(self):
+        return [{'name': 'dedup_migrate',
+                 'service_version': 'dedup_migrate.v1',
+                 'module_path': 'nova_dedup_migrate_tempest_plugin.client',
+                 'client_names': ['ControllerClient'],
+                 **tempest_config.service_client_config('dedup_migrate')}]

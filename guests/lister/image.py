@@ -5,14 +5,15 @@ Its init process runs the lines it is sent by a shell and answers each with
 "STATUS LENGTH" and that many bytes of output.
 """
 
+import contextlib
 import pathlib
-import re
 import shutil
 import subprocess
 import tempfile
 
 from guests import cache
 from guests import cpio
+from guests import errors
 from guests import kernel
 from guests import programs
 from guests.lister import architecture
@@ -78,20 +79,6 @@ def missing():
     return None
 
 
-def _program_files(name):
-    """Path -> contents of a program and the libraries it needs."""
-    path = shutil.which(name) or shutil.which(name, path='/sbin:/usr/sbin')
-    if path is None:
-        return {}
-    done = subprocess.run(['ldd', path], capture_output=True, text=True,
-                          check=False)
-    libraries = re.findall(r'(/\S+) \(0x', done.stdout)
-    found = {f'/bin/{name}': pathlib.Path(path).read_bytes()}
-    for library in libraries:
-        found[library] = pathlib.Path(library).read_bytes()
-    return found
-
-
 def _busybox(linux, machine):
     """Ours, or what came with the kernel of another architecture."""
     if machine is architecture.X86:
@@ -113,7 +100,9 @@ def _build(linux, work):
     machine = architecture.of(linux.version)
     files = {'/bin/busybox': _busybox(linux, machine).read_bytes()}
     for name in _PROGRAMS if machine is architecture.X86 else ():
-        files.update(_program_files(name))
+        # tests that need one that is not installed are skipped
+        with contextlib.suppress(errors.BuildError):
+            files.update(programs.with_libraries(name))
     with tempfile.TemporaryDirectory() as directory:
         directory = pathlib.Path(directory)
         files['/bin/page-cache-lister'] = programs.compile_lister(
@@ -130,19 +119,9 @@ def _build(linux, work):
         f'{name}.ko\n' for name in modules if name not in base).encode()
     files['/bin/more-modules'] = _MORE.encode()
     files['/init'] = _INIT.encode()
-    directories = {'/dev', '/proc', '/sys', '/tmp', '/mnt', '/sbin', '/etc',
-               '/run'}
-    for path in files:
-        directories.update(str(p) for p in pathlib.PurePath(path).parents)
-    directories.discard('/')
     with open(work / 'initrd', 'wb') as out:
-        archive = cpio.CpioWriter(out)
-        for path in sorted(directories):
-            archive.directory(path[1:])
-        archive.character_device('dev/console', 5, 1)
-        for path, data in files.items():
-            archive.file(path[1:], data, 0o755)
-        archive.close()
+        cpio.write_tree(out, ('proc', 'sys', 'tmp', 'mnt', 'sbin', 'etc',
+                              'run'), files)
     (work / 'kernel').write_bytes(linux.image.read_bytes())
 
 

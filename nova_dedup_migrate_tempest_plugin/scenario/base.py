@@ -61,6 +61,13 @@ class DedupMigrateScenario(manager.ScenarioTest):
             server=server)
         return server, memory.fill(client.exec_command, CONF.dedup_migrate)
 
+    def boot_from_volume(self):
+        """Boot an instance from a volume; return the same as boot()."""
+        volume = self.create_volume_from_image(
+            size=CONF.volume.volume_size)
+        return self.boot(
+            image_id='', **self._get_bdm(volume['id'], 'volume'))
+
     def make_flavor(self, **extra_specs):
         """Return the ID of a flavor like the usual one."""
         usual = self.admin_flavors.show_flavor(

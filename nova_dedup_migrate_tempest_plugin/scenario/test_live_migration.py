@@ -39,10 +39,7 @@ class LiveMigrationTest(base.DedupMigrateScenario):
         CONF.compute_feature_enabled.volume_backed_live_migration,
         'live migration of instances that boot from volumes is not available')
     def test_boot_from_volume(self):
-        volume = self.create_volume_from_image(
-            size=CONF.volume.volume_size)
-        server, guest = self.boot(
-            image_id='', **self._get_bdm(volume['id'], 'volume'))
+        server, guest = self.boot_from_volume()
         self.migrate(server)
         self.verify(guest)
 
@@ -126,14 +123,3 @@ class LiveMigrationTest(base.DedupMigrateScenario):
     def _task_state(self, server):
         return self.servers_client.show_server(
             server['id'])['server']['OS-EXT-STS:task_state']
-
-    @decorators.attr(type=['slow', 'multinode'])
-    @decorators.idempotent_id('0b8ed0c4-9c0b-4d9e-a1d3-0a3dc7c4b206')
-    @utils.services('compute', 'network')
-    @testtools.skipUnless(CONF.dedup_migrate.host_without_agent,
-                          '[dedup_migrate] host_without_agent is not set')
-    def test_without_agent(self):
-        """Without an agent at the destination it is an ordinary migration."""
-        server, guest = self.boot()
-        self.migrate(server, CONF.dedup_migrate.host_without_agent)
-        self.verify(guest)

@@ -46,3 +46,16 @@ class CpioTest(base.TestCase):
         self.assertEqual(4, len(lines), lines)
         self.assertRegex(lines[1], r'^crw-------.*5, +1.*dev/console$')
         self.assertRegex(lines[2], r'^-rwxr-xr-x.* 3 .*init$')
+
+    def test_a_tree_has_the_directories_of_its_files(self):
+        if shutil.which('cpio') is None:
+            self.skipTest('no cpio')
+        out = io.BytesIO()
+        cpio.write_tree(out, ('proc', 'var/tmp'),
+                        {'/init': b'#!x', '/lib/a/b.so': b'y'})
+        done = subprocess.run(['cpio', '-t', '--quiet'],
+                              input=out.getvalue(), capture_output=True,
+                              check=True)
+        self.assertEqual(
+            ['dev', 'lib', 'lib/a', 'proc', 'var', 'var/tmp', 'dev/console',
+             'init', 'lib/a/b.so'], done.stdout.decode().splitlines())

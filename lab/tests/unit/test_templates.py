@@ -205,3 +205,25 @@ class TestTemplates(base.TestCase):
         sql = cloud.render('mariadb.sql', databases=mariadb.DATABASES)
         self.assertEqual(len(mariadb.DATABASES),
                          sql.count('CREATE DATABASE IF NOT EXISTS'))
+
+    def test_tempest_logs_in_by_the_network_of_instances(self):
+        for profile, cloud in self.each():
+            conf = self.render(
+                cloud, 'tempest.conf', directory='/d', image='1',
+                image_alt='2', flavor='3', flavor_alt='4',
+                network='instances', extensions=['a', 'b'],
+                image_file='/image', image_properties={'a': 'b', 'c': 'd'},
+                logs_in=True, host_without_agent='')
+            self.assertEqual('instances',
+                             conf['validation']['network_for_ssh'])
+            self.assertEqual('a:b,c:d', conf['scenario']['img_properties'])
+            self.assertEqual(
+                profile in ('volume', 'ceph'),
+                conf['dedup_migrate'].getboolean('shared_volumes'))
+
+    def test_ssh_between_compute_hosts(self):
+        for _profile, cloud in self.each():
+            text = cloud.render('sshd_config', host=_host('compute1'),
+                                home='/root/.ssh', key='id', port=22)
+            self.assertIn('ListenAddress 198.18.0.12:22\n', text)
+            self.assertIn('PasswordAuthentication no\n', text)

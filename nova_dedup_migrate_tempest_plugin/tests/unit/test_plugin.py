@@ -19,6 +19,7 @@ class PluginTest(unittest.TestCase):
         conf([])
         self.assertFalse(conf.service_available.dedup_migrate)
         self.assertEqual('', conf.dedup_migrate.host_without_agent)
+        self.assertFalse(conf.dedup_migrate.controller)
         self.assertEqual(
             {'dedup_migrate': config.OPTIONS,
              'service_available': [config.SERVICE_OPTION]},
@@ -36,4 +37,4 @@ class PluginTest(unittest.TestCase):
             ids += re.findall(r"idempotent_id\('([0-9a-f-]{36})'\)", text)
             tests += len(re.findall(r'^    def test_', text, re.MULTILINE))
         self.assertEqual(tests, len(set(ids)))
-        self.assertGreater(tests, 8)
+        self.assertGreater(tests, 20)
