@@ -32,7 +32,6 @@
 #include "qapi/error.h"
 #include "qapi/qapi-commands-dedup.h"
 #include "block/aio.h"
-#include "exec/memory.h"
 #include "hw/qdev-core.h"
 #include "migration/misc.h"
 #include "system/block-backend.h"
