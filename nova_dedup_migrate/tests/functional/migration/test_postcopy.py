@@ -3,7 +3,10 @@
 
 import pathlib
 
+from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.tests.functional.migration import case
+from testkit import direct
+from testkit import spec
 
 PAGES = case.PAGES
 HUNG = 'fetch-delay-us=100000000'
@@ -80,6 +83,29 @@ class PostcopyTest(case.MigrationCase):
 
     def test_preempt(self):
         self.scenario(HUNG, postcopy_preempt=True)
+
+    def test_multifd(self):
+        """Its channels are synchronised before, and silent from then on."""
+        self.require_multifd()
+        for lazy in (False, True):
+            outcome = self.scenario(HUNG, multifd_channels=2, lazy=lazy)
+            self.assertEqual(len(PAGES), outcome.source.final_pages)
+
+    def require_multifd(self):
+        probe = direct.DirectGuest(spec.GuestSpec(
+            binary=self.binary, machine='none', memory_mib=1),
+            self.temporary_dir(), 'probe')
+        self.addCleanup(probe.destroy)
+        probe.start(paused=True)
+        try:
+            probe.qmp('migrate-set-capabilities', capabilities=[
+                {'capability': name, 'state': True}
+                for name in ('multifd', 'postcopy-ram')])
+        except errors.QmpError as error:
+            self.skipTest('this QEMU has no post-copy with multifd: %s'
+                          % error)
+        finally:
+            probe.destroy()
 
     def test_recovery(self):
         self.scenario(HUNG, recover=True)
