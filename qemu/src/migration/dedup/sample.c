@@ -28,6 +28,7 @@
 #include "qemu/osdep.h"
 #include "qemu/coroutine.h"
 #include "qemu/main-loop.h"
+#include "qemu/memalign.h"
 #include "qemu/timer.h"
 #include "qapi/error.h"
 #include "qapi/qapi-commands-dedup.h"
