@@ -47,6 +47,7 @@ _WITHIN = (
     'test_lifecycle.LifecycleTest.test_cancel_and_retry_multifd',
     'test_late_fetch.LateFetchTest.test_page_while_pending_broken',
     'test_postcopy.PostcopyTest.test_multifd',
+    'test_postcopy.PostcopyTest.test_multifd_lazy',
     'test_switchover.SwitchoverTest.test_storage_hangs_broken',
 )
 _TO_STOCK = tuple('test_peers.PeersTest.test_stock_destination' + end

@@ -5,8 +5,6 @@ import pathlib
 
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.tests.functional.migration import case
-from testkit import direct
-from testkit import spec
 
 PAGES = case.PAGES
 HUNG = 'fetch-delay-us=100000000'
@@ -84,28 +82,30 @@ class PostcopyTest(case.MigrationCase):
     def test_preempt(self):
         self.scenario(HUNG, postcopy_preempt=True)
 
-    def test_multifd(self):
+    def check_multifd(self, **migration):
         """Its channels are synchronised before, and silent from then on."""
         self.require_multifd()
-        for lazy in (False, True):
-            outcome = self.scenario(HUNG, multifd_channels=2, lazy=lazy)
-            self.assertEqual(len(PAGES), outcome.source.final_pages)
+        outcome = self.scenario(HUNG, multifd_channels=2, **migration)
+        self.assertEqual(len(PAGES), outcome.source.final_pages)
+
+    def test_multifd(self):
+        self.check_multifd()
+
+    def test_multifd_lazy(self):
+        self.check_multifd(lazy=True)
 
     def require_multifd(self):
-        probe = direct.DirectGuest(spec.GuestSpec(
-            binary=self.binary, machine='none', memory_mib=1),
-            self.temporary_dir(), 'probe')
-        self.addCleanup(probe.destroy)
-        probe.start(paused=True)
+        probe = self.rig()
+        probe.boot()
         try:
-            probe.qmp('migrate-set-capabilities', capabilities=[
+            probe.source.qmp('migrate-set-capabilities', capabilities=[
                 {'capability': name, 'state': True}
                 for name in ('multifd', 'postcopy-ram')])
         except errors.QmpError as error:
             self.skipTest('this QEMU has no post-copy with multifd: %s'
                           % error)
         finally:
-            probe.destroy()
+            probe.source.destroy()
 
     def test_recovery(self):
         self.scenario(HUNG, recover=True)
