@@ -238,6 +238,11 @@ qemu-check: both ## Compare QEMU's own tests on the patched and stock QEMU
 qemu-hardening: lab-env all-three ## Provoke the known faults of the QEMU part
 	$(RUN_LAB) python -m benchmarks.qemu_hardening $(ARGS)
 
+.PHONY: qemu-series
+qemu-series: lab-env both ## Migrate with another series of QEMU, and across
+	@qemu/build stock patched --series 10.2 >/dev/null
+	$(RUN_LAB) python -m benchmarks.qemu_series $(ARGS)
+
 .PHONY: nova-releases
 nova-releases: lab-env ## Run the tests that depend on Nova with each release
 	$(RUN_LAB) tools/nova-releases $(ARGS)

@@ -23,13 +23,14 @@ class QemuNotFound(errors.HypervisorError):
 
 
 @functools.cache
-def _built(kind: str, small: bool) -> Path | None:
+def _built(kind: str, small: bool, *options: str) -> Path | None:
     """What qemu/build has installed, None if it has not."""
     # both small ones at once: it is a complete pair or a small pair
     kinds = list(_PAIR) if small else [kind]
     try:
         done = subprocess.run(
-            [_BUILD, *kinds, '--print-prefix', *['--small'] * small],
+            [_BUILD, *kinds, '--print-prefix', *['--small'] * small,
+             *options],
             capture_output=True, text=True, timeout=60, check=False)
     except OSError:
         return None
@@ -71,6 +72,19 @@ def find(kind: str, given: str | None = None, small: bool = False) -> Path:
     return built
 
 
+def of_series(kind: str, series: str) -> Path:
+    """Return the QEMU of a series that qemu/build has built.
+
+    :raises QemuNotFound: it has not
+    """
+    built = _built(kind, False, '--series', series)
+    if built is None:
+        raise QemuNotFound(reason=(
+            f'there is no {kind} QEMU {series}: run '
+            f'"qemu/build {kind} --series {series}"'))
+    return built
+
+
 def tool(binary: Path, name: str) -> Path:
     """Return a program beside a QEMU, such as qemu-img.
 
@@ -103,6 +117,23 @@ def require(test, kind: str) -> str:
         return os.fspath(find(kind))
     except QemuNotFound as error:
         return test.skipTest(str(error))
+
+
+def destination() -> str | None:
+    """The QEMU of destinations, None if it is the source's.
+
+    The environment's DEDUP_QEMU_DESTINATION: for tests of a pair of QEMUs.
+    """
+    return os.environ.get('DEDUP_QEMU_DESTINATION') or None
+
+
+def machine() -> str:
+    """The machine of guests that migrate between the QEMUs of a pair.
+
+    The environment's DEDUP_QEMU_MACHINE; the default, pc, is another machine
+    in each release.
+    """
+    return os.environ.get('DEDUP_QEMU_MACHINE') or 'pc'
 
 
 def kvm_works() -> bool:

@@ -54,12 +54,18 @@ def parser():
         '--sanitize', metavar='NAMES', default='',
         help='comma-separated list of ' + ', '.join(recipe.SANITIZERS))
     result.add_argument(
+        '--series', choices=sorted(debian.SERIES),
+        default=debian.DEFAULT.name,
+        help='releases of QEMU to build from: those of a series have the '
+             'same hooks (default: %(default)s)')
+    result.add_argument(
         '--source', metavar='VERSION',
-        help='a version of the source package, such as 10.0.13 '
-             '(default: the one in the cache, else the newest 10.0.x)')
+        help='a version of the source package, such as 10.0.13; its series '
+             'is used (default: the one in the cache, else the newest)')
     result.add_argument(
         '--source-dir', metavar='DIR',
-        help='an unpacked QEMU source to use instead of the package')
+        help='an unpacked QEMU source to use instead of the package; its '
+             'series is used')
     result.add_argument(
         '--update', action='store_true',
         help='look for a newer source package than the one in the cache')
@@ -78,13 +84,24 @@ def _positive(text):
     return number
 
 
+def patches(series):
+    """Return the folder of a series' hooks."""
+    return PATCHES if series.is_default else PATCHES / series.name
+
+
+def wanted_series(args):
+    if args.source:
+        return debian.series_of(debian.upstream_version(args.source))
+    return debian.SERIES[args.series]
+
+
 def find_source(cache, args):
     """Return the source to use, or None where it has to be fetched."""
     if args.source_dir:
         return debian.from_folder(args.source_dir)
-    if args.source:
-        debian.check_version(debian.upstream_version(args.source))
-    return None if args.update else debian.cached(cache, args.source)
+    series = wanted_series(args)
+    return None if args.update else debian.cached(
+        cache, args.source, series)
 
 
 class Build:
@@ -94,16 +111,22 @@ class Build:
                  profile=recipe.FULL):
         self.cache, self.source, self.flavour = cache, source, flavour
         self.sanitize, self.profile = sanitize, profile
+        series = debian.series_of(source.version)
+        self.patches = patches(series)
         self.tops = TOPS[flavour]
-        self.ours = tree.digest(self.tops, PATCHES) if self.tops else None
+        self.ours = (tree.digest(self.tops, self.patches) if self.tops
+                     else None)
         #: As it is called, and as its prefix is.
-        self.kind = '-'.join(filter(None, (flavour, profile.name)))
+        other = '' if series.is_default else series.name
+        build = '-'.join(filter(None, (other, profile.name)))
+        self.kind = '-'.join(filter(None, (flavour, build)))
         self.prefix = prefix.path(cache, recipe.prefix_key(
             source, sanitize, self.ours, profile), self.kind)
         # The faulty one differs from the patched one in a few files.
         kind = 'patched' if flavour == 'faulty' else flavour
         self.tree_kind = '-'.join(
-            [profile.name if profile.shared_tree else kind,
+            [build if profile.shared_tree
+             else '-'.join(filter(None, (kind, build))),
              *sorted(sanitize)])
         key = recipe.tree_key(source, sanitize, profile)
         self.tree = cache.root / 'tree' / f'{self.tree_kind}_{key}'
@@ -126,7 +149,7 @@ class Build:
                      recipe.device_configuration(self.profile))
         if self.tops:
             changed = tree.synchronise(
-                self.source, self.tree, self.tops, PATCHES)
+                self.source, self.tree, self.tops, self.patches)
         else:
             changed = tree.restore(self.source, self.tree)
         if changed:
@@ -194,7 +217,7 @@ def run(args, cache=None):
         source = find_source(cache, args)
         if source is None:
             common.need_space(cache.root, SPACE_GIB)
-            source = debian.fetch(cache, args.source)
+            source = debian.fetch(cache, args.source, wanted_series(args))
         for build in builds(cache, source, args, sanitize):
             if build.installed:
                 prefix.use(build.prefix)

@@ -17,12 +17,33 @@ from buildtool import common
 from buildtool import tree
 from buildtool.common import BuildError
 
-ACCEPTED = '10.0.'
-#: Tried in this order.
-SUITES = ('trixie', 'bookworm-backports')
 KEYRING = Path('/usr/share/keyrings/debian-archive-keyring.gpg')
 TARGETS_FORMAT = '$(REPO_URI)|$(LABEL)|$(RELEASE)|$(CREATED_BY)'
 _CODENAMES = ('stable', 'oldstable', 'bookworm', 'trixie', 'forky', 'sid')
+
+
+@dataclasses.dataclass(frozen=True)
+class Series:
+    """Releases of QEMU that one set of hooks is for.
+
+    :ivar name: what their versions begin with, such as 10.0
+    :ivar suites: those of Debian that have one, tried in this order
+    """
+
+    name: str
+    suites: tuple
+
+    @property
+    def is_default(self):
+        return self is DEFAULT
+
+    def has(self, version):
+        return re.fullmatch(
+            rf'{re.escape(self.name)}(\.\d+)?', version) is not None
+
+
+DEFAULT = Series('10.0', ('trixie', 'bookworm-backports'))
+SERIES = {one.name: one for one in (DEFAULT, Series('10.2', ('sid',)))}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,16 +89,21 @@ def upstream_version(debian_version):
     return re.split(r'[+~-]', version)[0]
 
 
-def check_version(version):
-    if not re.fullmatch(r'10\.0(\.\d+)?', version):
-        raise BuildError(
-            f'QEMU {version} is not supported: the patches are for '
-            f'{ACCEPTED}x')
-    return version
+def series_of(version):
+    """Return the Series of an upstream version.
+
+    :raises BuildError: there are no hooks for it
+    """
+    for one in SERIES.values():
+        if one.has(version):
+            return one
+    raise BuildError(
+        f'QEMU {version} is not supported: the patches are for '
+        + ' and '.join(f'{name}.x' for name in SERIES))
 
 
-def choose_version(available, wanted=None):
-    """Return the newest acceptable Debian version, or None.
+def choose_version(available, wanted=None, series=DEFAULT):
+    """Return the newest Debian version of a series, or None.
 
     :param available: Debian versions
     :param wanted: an upstream or a Debian version
@@ -88,7 +114,7 @@ def choose_version(available, wanted=None):
         bare = version.partition(':')[2] or version
         if wanted and wanted not in (upstream, version, bare):
             continue
-        if not upstream.startswith(ACCEPTED):
+        if not series.has(upstream):
             continue
         if best is None or _newer(version, best):
             best = version
@@ -109,7 +135,7 @@ def from_folder(folder):
         raise BuildError(
             f'{folder} is not an unpacked QEMU source: it has no '
             'readable VERSION') from None
-    check_version(version)
+    series_of(version)
     if not (folder / 'configure').is_file():
         raise BuildError(
             f'{folder} is not an unpacked QEMU source: it has no configure')
@@ -128,31 +154,29 @@ def from_folder(folder):
     return Source(version, f'folder:{digest.hexdigest()}', folder)
 
 
-def cached(cache, wanted=None):
+def cached(cache, wanted=None, series=DEFAULT):
     """Return the newest source already unpacked, or None."""
     found = {}
     for note in cache.root.glob('source/*/source.json'):
         facts = json.loads(note.read_text())
         found[facts['debian_version']] = Source(
             facts['version'], facts['identity'], note.parent / 'tree')
-    version = choose_version(found, wanted)
+    version = choose_version(found, wanted, series)
     return found.get(version)
 
 
-def fetch(cache, wanted=None):
+def fetch(cache, wanted=None, series=DEFAULT):
     """Fetch and unpack the source package.
 
     :param wanted: an upstream or a Debian version; default: the newest
     :raises BuildError: with what each suite answered
     """
-    if wanted:
-        check_version(upstream_version(wanted))
     uri = machine_archive()
     common.need_command('dpkg-source', 'dpkg-dev')
     refusals = []
-    for suite in SUITES:
+    for suite in series.suites:
         try:
-            return _fetch_from(cache, uri, suite, wanted)
+            return _fetch_from(cache, uri, suite, wanted, series)
         except BuildError as error:
             refusals.append(f'{suite}: {_reason(error)}')
     raise BuildError(
@@ -214,15 +238,16 @@ def private_apt(cache, uri, suite, kind, architecture='amd64'):
     return apt, options
 
 
-def _fetch_from(cache, uri, suite, wanted):
+def _fetch_from(cache, uri, suite, wanted, series):
     apt, options = private_apt(cache, uri, suite, 'deb-src')
     shown = subprocess.run(
         ['apt-cache', *options, 'showsrc', '--only-source', 'qemu'],
         capture_output=True, text=True)
     version = choose_version(
-        re.findall(r'^Version: (\S+)', shown.stdout, re.MULTILINE), wanted)
+        re.findall(r'^Version: (\S+)', shown.stdout, re.MULTILINE), wanted,
+        series)
     if version is None:
-        raise BuildError(f'it has no QEMU {wanted or ACCEPTED + "x"}')
+        raise BuildError(f'it has no QEMU {wanted or series.name + ".x"}')
     common.say(f'fetching QEMU {version}')
     cache.run(
         f'fetching QEMU {version}',
@@ -239,7 +264,8 @@ def unpack(cache, dsc, debian_version):
     checked the .dsc against the signed package list.
     """
     identity = hashlib.sha256(dsc.read_bytes()).hexdigest()
-    version = check_version(upstream_version(debian_version))
+    version = upstream_version(debian_version)
+    series_of(version)
     sources = cache.folder('source')
     place = sources / f'{version}-{identity[:12]}'
     if not place.exists():

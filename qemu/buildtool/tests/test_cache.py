@@ -83,6 +83,8 @@ class TestCached(CacheCase):
         self.assertEqual(
             '10.0.9', debian.cached(self.cache, '10.0.9').version)
         self.assertIsNone(debian.cached(self.cache, '10.0.3'))
+        self.assertIsNone(debian.cached(
+            self.cache, series=debian.SERIES['10.2']))
 
 
 class TestPrune(CacheCase):
@@ -168,6 +170,17 @@ class TestBuilds(CacheCase):
         self.assertEqual(
             {recipe.SMALL}, {build.profile for build in
                              self.builds('stock', 'patched', '--small')})
+
+    def test_series_are_apart(self):
+        one, = self.builds('patched')
+        self.source = debian.Source('10.2.2', 'dsc:1', self.top)
+        other, = self.builds('patched')
+        small, = self.builds('patched', '--small')
+        self.assertEqual(['patched-10.2', 'patched-10.2-small'],
+                         [other.prefix.name, small.prefix.name])
+        self.assertEqual(one.patches / '10.2', other.patches)
+        self.assertNotEqual(one.ours, other.ours)
+        self.assertEqual('10.2-small', small.tree_kind)
 
     def test_both_flavours_from_one_tree(self):
         self.source.tree.joinpath('VERSION').write_text('10.0.13\n')

@@ -52,18 +52,22 @@ class TestVersion(testtools.TestCase):
 
     def test_supported(self):
         for version in ('10.0', '10.0.0', '10.0.13'):
-            self.assertEqual(version, debian.check_version(version))
+            self.assertIs(debian.DEFAULT, debian.series_of(version))
+        self.assertEqual('10.2', debian.series_of('10.2.2').name)
 
     def test_unsupported(self):
         for version in ('7.2.0', '10.1.0', '10.00.1', '10', 'x', ''):
             error = self.assertRaises(
-                common.BuildError, debian.check_version, version)
+                common.BuildError, debian.series_of, version)
             self.assertIn('not supported', str(error))
 
     def test_newest_of_the_series(self):
-        self.assertEqual('1:10.0.13+ds-1', debian.choose_version(
-            ['1:7.2+dfsg-7', '1:10.0.2+ds-2', '1:10.0.13+ds-1',
-             '1:10.0.9+ds-1', '1:10.1.0+ds-1']))
+        available = ['1:7.2+dfsg-7', '1:10.0.2+ds-2', '1:10.0.13+ds-1',
+                     '1:10.0.9+ds-1', '1:10.1.0+ds-1', '1:10.2.2+ds-1',
+                     '1:10.20.0+ds-1']
+        self.assertEqual('1:10.0.13+ds-1', debian.choose_version(available))
+        self.assertEqual('1:10.2.2+ds-1', debian.choose_version(
+            available, series=debian.SERIES['10.2']))
 
     def test_none_of_the_series(self):
         self.assertIsNone(debian.choose_version(['1:10.1.0+ds-1']))

@@ -39,6 +39,8 @@ class MigrationCase(base.TestCase):
         given.setdefault('destination_disks', given['source_disks'])
         given.setdefault('contents', contents)
         given.setdefault('accel', self.accel)
+        given.setdefault('destination_binary', qemus.destination())
+        given.setdefault('machine', qemus.machine())
         return rig.Rig(self, given.pop('binary', self.binary), **given)
 
     def begun(self, pages=PAGES, migration=None, step=8, **given):

@@ -3,6 +3,7 @@
 
 import pathlib
 
+from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.tests.functional.migration import case
 
 PAGES = case.PAGES
@@ -80,6 +81,31 @@ class PostcopyTest(case.MigrationCase):
 
     def test_preempt(self):
         self.scenario(HUNG, postcopy_preempt=True)
+
+    def check_multifd(self, **migration):
+        """Its channels are synchronised before, and silent from then on."""
+        self.require_multifd()
+        outcome = self.scenario(HUNG, multifd_channels=2, **migration)
+        self.assertEqual(len(PAGES), outcome.source.final_pages)
+
+    def test_multifd(self):
+        self.check_multifd()
+
+    def test_multifd_lazy(self):
+        self.check_multifd(lazy=True)
+
+    def require_multifd(self):
+        probe = self.rig()
+        probe.boot()
+        try:
+            probe.source.qmp('migrate-set-capabilities', capabilities=[
+                {'capability': name, 'state': True}
+                for name in ('multifd', 'postcopy-ram')])
+        except errors.QmpError as error:
+            self.skipTest('this QEMU has no post-copy with multifd: %s'
+                          % error)
+        finally:
+            probe.source.destroy()
 
     def test_recovery(self):
         self.scenario(HUNG, recover=True)

@@ -20,7 +20,6 @@
 #include "qemu/timer.h"
 #include "qapi/error.h"
 #include "qapi/qapi-commands-dedup.h"
-#include "exec/memory.h"
 #include "migration/misc.h"
 #include "system/runstate.h"
 #include "compress.h"

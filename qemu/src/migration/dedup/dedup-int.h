@@ -70,7 +70,7 @@
 #ifndef MIGRATION_DEDUP_INT_H
 #define MIGRATION_DEDUP_INT_H
 
-#include "exec/ramblock.h"
+#include "migration/dedup-compat.h"
 #include "migration/dedup.h"
 #include "qapi/qapi-types-dedup.h"
 #include "qemu/queue.h"

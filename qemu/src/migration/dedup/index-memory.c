@@ -6,7 +6,6 @@
 
 #include "qemu/osdep.h"
 #include "qemu/cutils.h"
-#include "exec/memory.h"
 #include "index-int.h"
 
 #define SCAN_PAGES      256             /* in an RCU critical section */

@@ -15,8 +15,6 @@
 #include "qemu/main-loop.h"
 #include "qemu/thread.h"
 #include "qapi/error.h"
-#include "exec/address-spaces.h"
-#include "exec/memory.h"
 #include "system/block-backend.h"
 #include "dedup-int.h"
 #include "map-format.h"

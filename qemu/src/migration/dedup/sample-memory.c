@@ -17,7 +17,6 @@
 #include "qemu/timer.h"
 #include "qapi/error.h"
 #include "qapi/qapi-commands-dedup.h"
-#include "exec/memory.h"
 #include "exec/target_page.h"
 #include "system/runstate.h"
 #include "dedup-int.h"

@@ -22,6 +22,7 @@
 #include "qemu/osdep.h"
 #include "qemu/bitmap.h"
 #include "migration/misc.h"
+#include "../migration.h"
 #include "../migration-stats.h"
 #include "../options.h"
 #include "source-int.h"
@@ -32,6 +33,8 @@ void dedup_source_postcopy(void)
     bool lazy = src.running && src.lazy &&
                 qatomic_read(&src.state) == DEDUP_SOURCE_STATE_ACTIVE;
 
+    /* No section is open in which multifd's channels could be synchronised */
+    src.pass_done = true;
     dedup_source_finish();
     if (!lazy) {
         return;
@@ -97,6 +100,9 @@ bool source_postcopy_hold(int64_t now)
     }
     if (source_pass_due()) {
         return true;
+    }
+    if (source_unsettled() && dedup_postcopy_waits_for_devices()) {
+        return true;                    /* they may need any of the pages */
     }
     if (!dedup_pace_hold(&src.pace, source_unsettled())) {
         return false;

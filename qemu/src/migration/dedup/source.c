@@ -187,7 +187,9 @@ static bool negotiate(QEMUFile *f)
     }
     compress = dedup_compress_wanted() &&
                src.peer_features & DEDUP_FEATURE_ZSTD;
-    src.lazy = src.lazy_wanted && src.peer_features & DEDUP_FEATURE_LAZY;
+    /* Not with multifd, whose channels are silent in post-copy */
+    src.lazy = src.lazy_wanted && !migrate_multifd() &&
+               src.peer_features & DEDUP_FEATURE_LAZY;
     src.hints_due = src.peer_features & DEDUP_FEATURE_HINTS;
     if (!source_send_setup(f, compress)) {
         source_set_reason("too many disks or RAM blocks");

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+import unittest
+
+from benchmarks import qemu_series
+from nova_dedup_migrate.tests import base
+
+_BINARIES = {(flavour, series): f'/{flavour}-{series}'
+             for flavour in ('stock', 'patched')
+             for series in ('10.0', '10.2')}
+
+
+class PairsTest(base.TestCase):
+
+    def environment(self, source, destination):
+        return qemu_series.Pair(source, destination, ()).environment(
+            _BINARIES)
+
+    def test_patched(self):
+        found = self.environment(('patched', '10.0'), ('patched', '10.2'))
+        self.assertEqual('/patched-10.0', found['DEDUP_QEMU_PATCHED'])
+        self.assertEqual('/patched-10.2', found['DEDUP_QEMU_DESTINATION'])
+
+    def test_stock(self):
+        for sides in ((('patched', '10.2'), ('stock', '10.0')),
+                      (('stock', '10.0'), ('patched', '10.2'))):
+            found = self.environment(*sides)
+            self.assertEqual('/patched-10.2', found['DEDUP_QEMU_PATCHED'])
+            self.assertEqual('/stock-10.0', found['DEDUP_QEMU_STOCK'])
+            self.assertEqual('', found['DEDUP_QEMU_DESTINATION'])
+
+    def test_directions(self):
+        names = [pair.name for pair in qemu_series.pairs()]
+        self.assertEqual(len(names), len(set(names)))
+        for name in ('patched 10.0 -> patched 10.2',
+                     'patched 10.2 -> patched 10.0',
+                     'stock 10.0 -> patched 10.2',
+                     'patched 10.0 -> stock 10.2'):
+            self.assertIn(name, names)
+
+    def test_tests_exist(self):
+        for pair in qemu_series.pairs():
+            loader = unittest.TestLoader()
+            loader.loadTestsFromNames(
+                [qemu_series._TESTS + test for test in pair.tests])
+            self.assertEqual([], loader.errors)
+
+
+class CountsTest(base.TestCase):
+
+    def test_failed_and_skipped(self):
+        self.assertEqual((7, 3, 1), qemu_series.counts(
+            'Ran 7 tests in 1.5s\n\n'
+            'FAILED (failures=1, errors=2, skipped=1)\n'))
+
+    def test_passed(self):
+        self.assertEqual((1, 0, 0), qemu_series.counts(
+            'Ran 1 test in 1.5s\n\nOK\n'))
+
+    def test_nothing(self):
+        self.assertEqual((0, 0, 0), qemu_series.counts('boom'))
