@@ -13,8 +13,8 @@ from typing import Any
 
 from nova_dedup_migrate.db import drains
 from nova_dedup_migrate.db import estimates
+from nova_dedup_migrate.db import hosts
 from nova_dedup_migrate.db import migrations
-from nova_dedup_migrate.rpc import disk_objects
 
 Schema = dict[str, Any]
 
@@ -150,7 +150,7 @@ _SERVICE = _object(id=UUID, binary=_TEXT, host=_TEXT,
                    started_at=_TIME, seen_at=_TIME)
 
 _REPLICA = _object(server_id=UUID, host=_TEXT, source=_TEXT, disk=_TEXT,
-                   state=_choice(*disk_objects.STATES), reason=_TEXT,
+                   state=_choice(*hosts.REPLICA_STATES), reason=_TEXT,
                    total_bytes=_COUNT, allocated_bytes=_COUNT,
                    share=_or_null(_NUMBER), refreshed_at=_or_null(_TIME),
                    expires_at=_TIME)

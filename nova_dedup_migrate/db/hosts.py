@@ -18,6 +18,9 @@ _TABLE = models.hosts
 _SERVICES = models.services
 _CLAIMS = models.claims
 
+#: What agents say of a replica: STATES of rpc.disk_objects.
+REPLICA_STATES = ('running', 'done', 'failed', 'unknown')
+
 
 def put(session: orm.Session, name: str, facts: Mapping[str, Any]) -> None:
     """Store what the agent of a host has reported."""

@@ -6,6 +6,7 @@ import sqlalchemy as sa
 from nova_dedup_migrate.db import drains
 from nova_dedup_migrate.db import hosts
 from nova_dedup_migrate.db import models
+from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.tests import controller
 from nova_dedup_migrate.tests.unit.reports import samples
 
@@ -222,6 +223,9 @@ class HostsTest(controller.ApiTestCase):
                               {'host': {'max_outbound': wanted}},
                               status=200).json['host']
             self.assertEqual(effective, found['slots']['effective'])
+
+    def test_states_of_replicas_are_those_of_agents(self):
+        self.assertEqual(disk_objects.STATES, hosts.REPLICA_STATES)
 
     def test_replicas_are_those_of_agents(self):
         self.assertEqual([], self.call('GET', '/v1/replicas',
