@@ -13,6 +13,7 @@ started with, as it does when packages are upgraded.
 
 import json
 import os
+import pathlib
 import signal
 import subprocess
 
@@ -141,7 +142,7 @@ def _migrations(cloud, found, progress):
         for _ in range(2):
             one = migrations.migrate(cloud, 'dedup', server)
             done[one.source].append(one.migration)
-            _judge(title, one, found)
+            _judge(cloud, server, title, one, found)
             progress.say('%s: %s to %s, %s' % (
                 title, one.source, one.destination,
                 one.strategy or one.reason))
@@ -161,7 +162,7 @@ def _boot(cloud, host):
     return server
 
 
-def _judge(title, one, found):
+def _judge(cloud, server, title, one, found):
     what = '%s: %s to %s' % (title, one.source, one.destination)
     used = one.strategy or 'stock'
     found.add(what, used if used != 'stock' or not one.reason
@@ -170,6 +171,19 @@ def _judge(title, one, found):
     found.add(what + ': sent', one.link_bytes / 1e6, 'MB', '-', True)
     found.add(what + ': wrong pages', one.errors, '',
               '0 of what was verified', one.verified and not one.errors)
+    host = cloud.host(one.destination)
+    wanted = cloud.qemu('patched', host)
+    ours = wanted in _emulators(server)
+    found.add(what + ': runs in the QEMU of its host', 'yes' if ours else
+              'no', '', 'yes', ours)
+
+
+def _emulators(server):
+    """Return the directories of the QEMUs that an instance runs in."""
+    done = subprocess.run(['pgrep', '--full', 'uuid ' + server.id],
+                          capture_output=True, text=True, check=False)
+    return {pathlib.Path(os.readlink('/proc/%s/exe' % pid)).parent
+            for pid in done.stdout.split()}
 
 
 def reports(cloud, host):
