@@ -22,7 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define DEDUP_LOOK_NS   20      /* for one bit, measured; the caches miss */
+#define DEDUP_LOOK_NS   20      /* for one bit, estimated: the caches miss */
 
 typedef struct DedupRedirtied {
     bool on;                    /* bits are looked at in this round */
