@@ -5,34 +5,12 @@
  */
 
 #include "test.h"
-#include "incoming.h"
+#include "incoming-queue.h"
 
 #define TEST_GROUP "incoming"
 
 static uint8_t memory[RAM_PAGES][4096];
 static uint8_t data[4096];
-static DedupFetchRecord queue[4096];
-static DedupFetch *queue_fetch;
-static unsigned nqueue;
-static DedupResult answers[4096];
-static unsigned nanswers;
-
-void incoming_queue(DedupFetch *f, const DedupFetchRecord *recs, unsigned n)
-{
-    queue_fetch = f;
-    memcpy(&queue[nqueue], recs, n * sizeof(*recs));
-    nqueue += n;
-}
-
-void incoming_answered(uint32_t id, DedupAnswer answer)
-{
-    answers[nanswers++] = (DedupResult) { id, answer };
-}
-
-void dedup_fetch_stop(DedupFetch *f)
-{
-    g_free(f);
-}
 
 static void begin(void)
 {

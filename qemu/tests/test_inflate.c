@@ -5,36 +5,16 @@
  */
 
 #include "test.h"
-#include "incoming.h"
+#include "incoming-queue.h"
 
 #define TEST_GROUP "inflate"
 
 static uint8_t memory[RAM_PAGES][4096];
 static uint8_t data[DEDUP_BATCH_PAGES][4096];
-static DedupFetchRecord queue[64];
-static DedupFetch *queue_fetch;
-static unsigned nqueue;
-
-void incoming_queue(DedupFetch *f, const DedupFetchRecord *recs, unsigned n)
-{
-    queue_fetch = f;
-    memcpy(&queue[nqueue], recs, n * sizeof(*recs));
-    nqueue += n;
-}
-
-void incoming_answered(uint32_t id, DedupAnswer answer)
-{
-    (void)id, (void)answer;
-}
-
-void dedup_fetch_stop(DedupFetch *f)
-{
-    g_free(f);
-}
 
 static void begin(unsigned flags)
 {
-    nqueue = 0;
+    nqueue = nanswers = 0;
     memset(memory, 0, sizeof(memory));
     memset(received, 0, sizeof(received));
     for (unsigned i = 0; i < DEDUP_BATCH_PAGES; i++) {

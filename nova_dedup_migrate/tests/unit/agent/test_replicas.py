@@ -294,7 +294,7 @@ class ReplicasTest(base.TestCase):
             target=target))
 
     def test_taken(self):
-        """Once, whatever becomes of the migration."""
+        """Only one migration gets the journal, even if it fails."""
         self.done()
         self.filled.hand_over.return_value = True
         self.assertEqual('', self.take('vdb'))
