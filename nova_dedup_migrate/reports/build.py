@@ -118,8 +118,14 @@ def _downtime_ms(latest: hypervisor.Progress,
 def _used(operation: operations.Operation,
           source: statistics.SourceStatistics | None) -> str:
     """Return the strategy that had an effect."""
-    if operation.plan is None or source is None:
+    if operation.plan is None:
         return planner_plan.STOCK
+    if source is None:
+        # QEMU on the source ended before its figures were read.
+        incoming = operation.incoming
+        return (operation.plan.strategy
+                if incoming is not None and incoming.record_pages
+                else planner_plan.STOCK)
     if source.record_pages:
         return operation.plan.strategy
     return (planner_plan.COMPRESS if source.compressed_pages

@@ -21,11 +21,17 @@ class CollectIncoming(base.Task):
 
     @base.harmless('collecting the figures of the destination')
     def execute(self) -> None:
+        if self._expects_figures():
+            self.operation.incoming = self._collect()
+
+    def _expects_figures(self) -> bool:
+        """Return whether the destination may have got records."""
         latest = self.operation.latest
-        dedup = latest.dedup if latest is not None else None
-        if dedup is None or dedup.source is None:
-            return
-        if not dedup.source.record_pages:
-            # It never got a record and so has no figures.
-            return
-        self.operation.incoming = self._collect()
+        source = (latest.dedup.source if latest is not None
+                  and latest.dedup is not None else None)
+        if source is not None:
+            return source.record_pages > 0
+        # libvirt may have ended the source's QEMU before it was read; then
+        # the destination alone knows what became of the plan.
+        return (operations.UNDO_ARM in self.operation.durable.undo
+                and self.operation.outcome == 'completed')

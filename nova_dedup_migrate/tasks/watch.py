@@ -12,6 +12,7 @@ from oslo_log import log as logging
 
 from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import errors
+from nova_dedup_migrate.hypervisor import events
 from nova_dedup_migrate.hypervisor import progress as hypervisor_progress
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.planner import downtime_limit
@@ -60,6 +61,7 @@ class Watch:
         self._rate = rate
         self._disks = disks
         self._over = threading.Event()
+        self._log: events.EventLog | None = None
         self._failures = 0
         self._started = time.monotonic()
 
@@ -75,6 +77,7 @@ class Watch:
         try:
             log = self._guest.events
             mark = log.mark()
+            self._log = log
         except Exception as error:
             self._operation.warn('listening to events', error)
             yield
@@ -107,7 +110,7 @@ class Watch:
         observers = self._observers()
         self._started = time.monotonic()
         while not self._over.is_set():
-            wait = self._interval
+            wait, mark = self._interval, self._mark()
             try:
                 now = self._guest.progress()
                 self._operation.see(now)
@@ -131,7 +134,23 @@ class Watch:
                 if self._failures >= _MAX_FAILURES:
                     self._operation.warn('watching', error)
                     return
-            self._over.wait(wait)
+            self._rest(wait, mark)
+
+    def _rest(self, wait: float, mark: int) -> None:
+        """Wait so many seconds, or until the guest has a new event.
+
+        An event of QEMU's migration says that its last figures are there,
+        and they are for a moment only.
+
+        :param mark: _mark() before the last look
+        """
+        deadline = time.monotonic() + wait
+        while not self._over.wait(min(wait, _ENDING_INTERVAL_S)):
+            if time.monotonic() >= deadline or self._mark() != mark:
+                return
+
+    def _mark(self) -> int:
+        return self._log.mark() if self._log is not None else 0
 
     def _show(self, now: _Progress, seen: replan.Observation) -> None:
         """Keep the progress and the time left in the operation."""

@@ -74,6 +74,18 @@ class BuildTest(base.TestCase):
         self.assertEqual(report.PredictionError(10.0, 0.0, None),
                          made.prediction_error)
 
+    def test_source_ended_before_it_was_read(self):
+        for pages, strategy in ((7, 'shared_nas'), (0, 'stock')):
+            made = samples.make_operation(
+                plan=samples.make_plan(),
+                incoming=objects.DedupIncomingReply(
+                    known=True, record_pages=pages))
+            made.see(samples.look(1, None))
+            made.finish('completed')
+            made = build.of_operation(made)
+            self.assertEqual(strategy, made.strategy_used)
+            self.assertEqual(pages, made.dedup_incoming['record_pages'])
+
     def test_disks_are_not_counted(self):
         made = _finished()
         made.plan = samples.make_plan()

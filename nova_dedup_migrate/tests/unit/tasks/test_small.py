@@ -108,6 +108,26 @@ class CollectIncomingTest(TaskCase):
             self.task.execute()
         self.figures.assert_not_called()
 
+    def test_source_ended_before_it_was_read(self):
+        """Then the destination alone knows what became of the plan."""
+        self.operation.will(operations.UNDO_ARM)
+        self.operation.see(fakes.look(0))
+        self.operation.finish('completed')
+        self.task.execute()
+        self.assertIs(self.figures.return_value, self.operation.incoming)
+
+    def test_not_armed(self):
+        self.operation.see(fakes.look(0))
+        self.operation.finish('completed')
+        self.task.execute()
+        self.figures.assert_not_called()
+
+    def test_did_not_leave(self):
+        self.operation.will(operations.UNDO_ARM)
+        self.operation.finish('cancelled')
+        self.task.execute()
+        self.figures.assert_not_called()
+
     def test_agent_is_gone(self):
         self.operation.see(fakes.look(record_pages=5))
         self.figures.side_effect = OSError('gone')

@@ -3,6 +3,7 @@ import dataclasses
 import itertools
 import math
 import threading
+import time
 from unittest import mock
 
 from nova_dedup_migrate.hypervisor import base as hypervisor
@@ -226,6 +227,37 @@ class WatchTest(base.TestCase):
             log.add('STOP', {})
             log.add('MIGRATION', {'status': 'completed'})
         self.assertGreaterEqual(self.operation.downtime, 0.0)
+
+    def test_looks_at_an_event(self):
+        """The last figures do not wait for the next turn."""
+        self.guest.progress.side_effect = [fakes.look(1, mbps=0.0),
+                                           fakes.look(2), GONE]
+        watcher = watch.Watch(self.operation, self.guest, interval=3600)
+        with watcher.during():
+            while len(self.operation.rounds) < 1:
+                time.sleep(0.01)
+            self.guest.events.add('MIGRATION', {'status': 'completed'})
+            while len(self.operation.rounds) < 2:
+                time.sleep(0.01)
+        self.assertEqual(2, self.operation.latest.rounds)
+
+    def test_event_during_a_look(self):
+        log = self.guest.events
+        looks = iter([fakes.look(1, mbps=0.0), fakes.look(2)])
+
+        def look():
+            log.add('MIGRATION', {'status': 'completed'})
+            try:
+                return next(looks)
+            except StopIteration:
+                raise GONE from None
+
+        self.guest.progress.side_effect = look
+        watcher = watch.Watch(self.operation, self.guest, interval=3600)
+        with watcher.during():
+            while len(self.operation.rounds) < 2:
+                time.sleep(0.01)
+        self.assertEqual(2, self.operation.latest.rounds)
 
     def test_no_events(self):
         del self.guest.events
