@@ -143,6 +143,11 @@ dashboard-check: lab-env ## Drive the panels of Horizon in a browser
 	$(RUN_LAB) python -m benchmarks.dashboard_check \
 	    --python $$(tools/bootstrap dashboard --print-venv)/bin/python $(ARGS)
 
+.PHONY: dashboard-lab
+dashboard-lab: lab-ready ## Drain hosts of the lab from Horizon in a browser
+	@tools/bootstrap dashboard
+	$(RUN_LAB) python -m benchmarks.dashboard_lab $(ARGS)
+
 .PHONY: controller-scale
 controller-scale: lab-env ## Measure the controller with a large emulated cloud
 	$(RUN_LAB) python -m benchmarks.controller_scale $(ARGS)

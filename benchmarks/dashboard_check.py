@@ -8,7 +8,6 @@ Screenshots and logs are in build/dashboard-check.
 
 import argparse
 import contextlib
-import os
 import pathlib
 import re
 import shutil
@@ -16,15 +15,15 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.request
 
+from benchmarks.dashboard import driver
 from benchmarks.dashboard import world as worlds
+from lab.services import horizon
 from testkit import results
 
 _TOP = pathlib.Path(__file__).resolve().parents[1]
 _OUT = _TOP / 'build/dashboard-check'
 _PICTURES = _TOP / 'doc/source/admin/images'
-_HORIZON = _TOP / 'benchmarks/dashboard/horizon'
 
 
 def main(argv=None):
@@ -46,8 +45,9 @@ def main(argv=None):
         world = worlds.World(_OUT, _free_port())
         stack.callback(world.stop)
         world.start()
-        url = horizon(stack, arguments.python, world.cloud.url)
-        drive(stack, arguments, url, world, made)
+        url = start_horizon(stack, arguments.python, world.cloud.url)
+        driver.run(arguments.python, 'drive', [url, _OUT, *arguments.only],
+                   world.obey, made)
     print(made.text())
     made.write(_OUT / 'report.json')
     if arguments.pictures and not made.status():
@@ -70,65 +70,25 @@ def figures(python, made):
              '', 'all', found is not None and done.returncode == 0)
 
 
-def horizon(stack, python, keystone):
+def start_horizon(stack, python, keystone):
     """Start Horizon; return its URL."""
-    env = {**os.environ, 'PYTHONPATH': '%s:%s' % (_HORIZON, _TOP),
-           'DJANGO_SETTINGS_MODULE': 'openstack_dashboard.settings',
-           'DASHBOARD_CHECK_DIRECTORY': str(_OUT),
-           'DASHBOARD_CHECK_KEYSTONE': keystone}
+    env = horizon.environment(_OUT, '127.0.0.1', keystone)
     log = stack.enter_context((_OUT / 'horizon.log').open('wb'))
     print('Compressing the static files of Horizon', flush=True)
-    subprocess.run([python, '-m', 'django', 'compress', '--force'],
-                   env=env, stdout=log, stderr=log, check=True)
+    horizon.compress(python, env, log)
     port = _free_port()
     process = subprocess.Popen(
-        [python, '-m', 'gunicorn', '--bind', '127.0.0.1:%d' % port,
-         '--threads', '8', '--timeout', '120',
-         'dashboard_check_wsgi:application'],
+        horizon.command(python, '127.0.0.1', port),
         env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    stack.callback(_end, process)
+    stack.callback(driver.end, process)
     url = 'http://127.0.0.1:%d' % port
     end = time.monotonic() + 300
-    while True:
-        with contextlib.suppress(OSError):
-            urllib.request.urlopen(url + '/auth/login/').close()
-            return url
+    while not horizon.answers(url):
         if process.poll() is not None or time.monotonic() > end:
             raise RuntimeError('Horizon does not start; see %s'
                                % (_OUT / 'horizon.log'))
         time.sleep(0.5)
-
-
-def drive(stack, arguments, url, world, made):
-    """Run the driver, which does with the world what it likes."""
-    process = subprocess.Popen(
-        [arguments.python, '-m', 'benchmarks.dashboard.drive', url,
-         str(_OUT), *arguments.only],
-        cwd=_TOP, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    stack.callback(_end, process)
-    for line in process.stdout:
-        word, _, rest = line.rstrip('\n').partition(' ')
-        if word == 'world':
-            process.stdin.write(world.obey(rest) + '\n')
-            process.stdin.flush()
-        elif word in ('ok', 'fails'):
-            name, _, value = rest.partition(': ')
-            made.add(name, value or 'yes', '', 'yes', word == 'ok')
-            print(line, end='', flush=True)
-        else:
-            print(line, end='', flush=True)
-    status = process.wait()
-    if status:
-        made.add('driver ends', 'status %d' % status, '', 'status 0', False)
-
-
-def _end(process):
-    process.terminate()
-    try:
-        process.wait(30)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    return url
 
 
 def _free_port():

@@ -31,6 +31,7 @@ from lab import upgrade
 from lab import volume_pairs
 from lab import volume_trials
 from lab.hosts import lab as labs
+from lab.services import horizon
 from testkit import results
 from testkit import table
 
@@ -190,6 +191,9 @@ def _add_settings(parser):
     parser.add_argument(
         '--controller', action='store_true',
         help='with the controller: its API and an engine, openstack dedup')
+    parser.add_argument(
+        '--dashboard', action='store_true',
+        help='with Horizon and our panels, and the controller')
 
 
 def _settings(args):
@@ -198,7 +202,7 @@ def _settings(args):
     return settings.Settings(
         args.profile, args.driver, args.qemu, args.migration_rate,
         args.storage_rate, args.tls, args.tracking, args.disks, args.flat,
-        args.controller, args.backups)
+        args.controller or args.dashboard, args.dashboard, args.backups)
 
 
 def _add_migrations(parser):
@@ -277,10 +281,13 @@ def _up(args):
     print()
     _print_services(cloud)
     print('\nThe lab is up after %.0f s. To use it:\n\n  source %s\n'
-          '  openstack server list\n%s\n'
+          '  openstack server list\n%s%s\n'
           'make lab-migrate demonstrates it, make lab-down ends it.' % (
               progress.seconds, cloud.directory / 'openrc',
-              '  openstack dedup host list\n' * cloud.settings.controller))
+              '  openstack dedup host list\n' * cloud.settings.controller,
+              '\nHorizon: %s, user admin, password %s\n' % (
+                  horizon.url(cloud), cloud.settings.password)
+              if cloud.settings.dashboard else ''))
 
 
 def _check(args):

@@ -34,6 +34,7 @@ class Settings:
     :ivar flat: whether disks of instances are raw files without a base,
         instead of qcow2 over a cached image
     :ivar controller: whether there is one
+    :ivar dashboard: whether there is Horizon with our panels
     :ivar backups: whether volumes have a second backend, cinder-backup and
         two cinder-backup-assist
     :ivar password: of the database, the message queue and all users
@@ -49,6 +50,7 @@ class Settings:
     disks: str = 'off'
     flat: bool = False
     controller: bool = False
+    dashboard: bool = False
     backups: bool = False
     password: str = dataclasses.field(
         default_factory=lambda: secrets.token_hex(8), compare=False)

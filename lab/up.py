@@ -19,6 +19,7 @@ from lab.services import controller
 from lab.services import databases
 from lab.services import glance
 from lab.services import gluster
+from lab.services import horizon
 from lab.services import instance_network
 from lab.services import keystone
 from lab.services import memcached
@@ -64,6 +65,8 @@ def plan(cloud):
     found += nova.steps(cloud)
     if cloud.settings.controller:
         found += controller.steps(cloud)
+    if cloud.settings.dashboard:
+        found += horizon.steps(cloud)
     found += instance_network.steps(cloud)
     found += ssh.steps(cloud)
     found.append(Step('guest image', lambda: guest.upload(cloud),

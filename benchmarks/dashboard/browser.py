@@ -55,7 +55,7 @@ class Browser:
     def close(self):
         self._browser.close()
 
-    def log_in(self, user, language='en'):
+    def log_in(self, user, language='en', password='x'):
         if self.page is not None:
             self.page.context.close()
         context = self._browser.new_context(
@@ -77,7 +77,7 @@ class Browser:
             else None)
         self.open('/auth/login/')
         page.fill('#id_username', user)
-        page.fill('#id_password', 'x')
+        page.fill('#id_password', password)
         page.click('#loginBtn')
         page.wait_for_url(lambda url: '/auth/login' not in url)
         # The next page has what Horizon's overview lacks of this cloud.

@@ -49,6 +49,16 @@ class TestPlan(base.TestCase):
             self.assertEqual(wanted, 'controller' in [
                 step.name for step in plan])
 
+    def test_horizon_is_there_if_it_is_wanted(self):
+        for wanted in (False, True):
+            cloud = clouds.Cloud(
+                'none', self.temporary_dir(),
+                settings.Settings(controller=True, dashboard=wanted))
+            plan = up.plan(cloud)
+            steps.check(plan)
+            self.assertEqual(wanted, 'horizon' in [
+                step.name for step in plan])
+
     def test_cinder_is_there_where_volumes_are(self):
         have = {profile: 'cinder' in [step.name for step
                                       in self.plan(profile)]

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Horizon's settings for make dashboard-check."""
+"""Horizon's settings in the lab, and for make dashboard-check."""
 
 import os
 from pathlib import Path
 
 from openstack_dashboard.local import enabled as _enabled
 
-_TOP = Path(__file__).resolve().parents[4]
-_DIRECTORY = Path(os.environ['DASHBOARD_CHECK_DIRECTORY'])
+_TOP = Path(__file__).resolve().parents[3]
+_DIRECTORY = Path(os.environ['LAB_HORIZON_DIRECTORY'])
 
 # As if they were copied into openstack_dashboard/local/enabled.
 _enabled.__path__.append(str(_TOP / 'nova_dedup_migrate_dashboard/enabled'))
 
 DEBUG = False
-ALLOWED_HOSTS = ['127.0.0.1']
-SECRET_KEY = 'only-for-this-check'
+ALLOWED_HOSTS = [os.environ['LAB_HORIZON_ADDRESS']]
+SECRET_KEY = os.environ['LAB_HORIZON_SECRET']
 COMPRESS_OFFLINE = True
 STATIC_ROOT = str(_DIRECTORY / 'static')
-OPENSTACK_KEYSTONE_URL = os.environ['DASHBOARD_CHECK_KEYSTONE'] + '/v3'
+OPENSTACK_KEYSTONE_URL = os.environ['LAB_HORIZON_KEYSTONE'] + '/v3'
 SESSION_ENGINE = 'django.contrib.sessions.backends.cache'
 CACHES = {'default': {
     'BACKEND': 'django.core.cache.backends.locmem.LocMemCache'}}
