@@ -14,12 +14,10 @@ import sys
 import time
 
 from benchmarks import lab_bench
+from benchmarks import writer_guests
 from benchmarks.dashboard import driver
-from guests.synthetic import console
 from lab import client
 from lab import errors
-from lab import guest
-from lab import instances
 from lab import settings
 from lab import topology
 from lab.services import horizon
@@ -31,11 +29,9 @@ _OUT = settings.TOP / 'build' / TARGET
 #: KB/s that the guests write.
 RATES = (1000, 200, 0)
 _NAME = 'panel-%d'
-_BOOT_S, _LIMIT_S, _POLL_S = 900.0, 300.0, 0.5
+_LIMIT_S, _POLL_S = 300.0, 0.5
 #: Mbit/s of a link that leaves time to cancel.
 _SLOW = 10
-#: KB/s at which they verify what they have written meanwhile.
-_READ_RATE = 100
 
 
 class World:
@@ -48,25 +44,16 @@ class World:
         self._cloud = cloud
         self._compute = client.connect(cloud).compute
         self._progress = progress
-        self.servers: list = []
+        self._guests = writer_guests.WriterGuests(cloud, _NAME, RATES)
 
     def boot(self):
         """Have the guests run on the first host, and write."""
-        guest.upload_writer(self._cloud)
-        first = self._cloud.computes[0].name
-        for number in range(len(RATES)):
-            self.servers.append(instances.boot_image(
-                self._cloud, _NAME % (number + 1), 'dedup',
-                guest.WRITER_IMAGE, guest.WRITER_MEMORY, 1, host=first))
-        self.servers = [instances.wait_active(self._compute, one, _BOOT_S)
-                        for one in self.servers]
-        for server in self.servers:
-            console.ready(self._console(server), _BOOT_S)
-        self._write()
+        first = self._guests.boot()
+        self._guests.write()
         self._progress.say(f'{len(RATES)} guests run on {first}')
 
     def close(self):
-        instances.delete(self._compute, *self.servers)
+        self._guests.close()
 
     def obey(self, request):
         """Do what is requested; return a line."""
@@ -78,17 +65,17 @@ class World:
                 }[name](*arguments)
 
     def _count(self):
-        return str(len(self.servers))
+        return str(len(self._guests.servers))
 
     def _id(self):
-        return self.servers[0].id
+        return self._guests.servers[0].id
 
     def _hosts(self):
         """Return where the guests are, once they rest."""
         deadline = time.monotonic() + _LIMIT_S
         while True:
             found = [self._compute.get_server(one.id)
-                     for one in self.servers]
+                     for one in self._guests.servers]
             moving = [one.name for one in found if one.status != 'ACTIVE']
             if not moving:
                 return ' '.join(sorted({one.compute_host for one in found}))
@@ -125,29 +112,10 @@ class World:
         topology.limit(self._cloud)
         return 'fast'
 
-    def _console(self, server):
-        server = self._compute.get_server(server.id)
-        return guest.console(instances.host_of(self._cloud, server),
-                             server.id)
-
-    def _write(self):
-        for server, rate in zip(self.servers, RATES, strict=True):
-            if rate:
-                console.ask(self._console(server),
-                            f'start anon-writer rate={rate} '
-                            f'readrate={_READ_RATE}')
-
     def _verify(self):
         """Have the guests verify their memory, and write on."""
-        wrong = []
-        for server, rate in zip(self.servers, RATES, strict=True):
-            terminal = self._console(server)
-            if rate:
-                console.ask(terminal, 'stop')
-            verified, pages, first = console.verify(terminal)
-            if pages or not verified:
-                wrong.append(f'{server.name}: {pages} wrong pages, {first}')
-        self._write()
+        wrong = self._guests.verify()
+        self._guests.write()
         return '; '.join(wrong) or 'right'
 
 

@@ -28,10 +28,9 @@ import sys
 import time
 
 from benchmarks import lab_bench
-from guests.synthetic import console
+from benchmarks import writer_guests
 from lab import client
 from lab import errors
-from lab import guest
 from lab import instances
 from lab import migrations
 from lab import settings
@@ -46,9 +45,7 @@ WANTED = settings.Settings(controller=True)
 #: KB/s that the guests write, in the order of the list.
 RATES = (4000, 0, 8000, 500, 2000, 1000)
 _NAME = 'drain-%d'
-#: KB/s at which they verify what they have written meanwhile.
-_READ_RATE = 100
-_BOOT_S, _LIMIT_S, _SAMPLED_S = 900.0, 900.0, 180.0
+_LIMIT_S, _SAMPLED_S = 900.0, 180.0
 _POLL_S = 0.5
 #: Seconds for which the controller is away.
 _AWAY_S = 8.0
@@ -97,63 +94,32 @@ class Demo:
         self._cloud = cloud
         self._progress = progress
         self._compute = client.connect(cloud).compute
-        self.servers: list = []
+        self._guests = writer_guests.WriterGuests(cloud, _NAME, RATES)
         connection = client.connect(cloud)
         connection.add_service(sdk.DESCRIPTION)
         #: The controller's API as a program uses it.
         self._api = connection.dedup_migrate
 
     def boot(self) -> None:
-        """Have the guests run, all of them on the first host."""
-        guest.upload_writer(self._cloud)
-        first = self._cloud.computes[0].name
-        for number in range(len(RATES)):
-            self.servers.append(instances.boot_image(
-                self._cloud, _NAME % (number + 1), 'dedup',
-                guest.WRITER_IMAGE, guest.WRITER_MEMORY, 1, host=first))
-        self.servers = [instances.wait_active(self._compute, one, _BOOT_S)
-                        for one in self.servers]
-        for server in self.servers:
-            console.ready(self._console(server), _BOOT_S)
-        self._progress.say(f'{len(RATES)} guests run on {first}')
+        self._progress.say(
+            f'{len(RATES)} guests run on {self._guests.boot()}')
 
     def close(self) -> None:
-        instances.delete(self._compute, *self.servers)
+        self._guests.close()
 
-    def _console(self, server):
-        server = self._compute.get_server(server.id)
-        return guest.console(instances.host_of(self._cloud, server),
-                             server.id)
-
-    def _write(self) -> None:
-        """Have the guests write."""
-        for server, rate in zip(self.servers, RATES, strict=True):
-            if rate:
-                console.ask(self._console(server),
-                            f'start anon-writer rate={rate} '
-                            f'readrate={_READ_RATE}')
-
-    def _verify(self, done: Pass) -> None:
-        """Have the guests stop writing and verify their memory."""
-        for server, rate in zip(self.servers, RATES, strict=True):
-            terminal = self._console(server)
-            if rate:
-                console.ask(terminal, 'stop')
-            verified, wrong, first = console.verify(terminal)
-            if wrong or not verified:
-                done.wrong.append(
-                    f'{server.name}: {wrong} wrong pages, {first}')
+    @property
+    def servers(self) -> list:
+        return self._guests.servers
 
     # The variants
 
     def run(self, variant: str) -> Pass:
         """Empty the host that they are on."""
-        self.servers = [self._compute.get_server(one.id)
-                        for one in self.servers]
+        self._guests.refresh()
         source = self.servers[0].compute_host
         done = Pass(variant, source)
         link = self._cloud.host(source).link('migration')
-        self._write()
+        self._guests.write()
         self._wait_for_samples(source)
         before = {one.id: self._requests(one) for one in self.servers}
         sent = link.carried()[0]
@@ -170,7 +136,7 @@ class Demo:
             done.requests[now.name] = self._requests(now) - before[now.id]
             done.downtimes[now.name] = migrations.downtime(
                 instances.host_of(self._cloud, now), now)
-        self._verify(done)
+        done.wrong += self._guests.verify()
         self._progress.say(f'{variant}: {done.seconds:.0f} s')
         return done
 
