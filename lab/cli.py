@@ -167,6 +167,10 @@ def _add_settings(parser):
         help='Mbit/s of the link that migrations take, 0: not limited '
              '(default: %(default)s)')
     parser.add_argument(
+        '--delay', type=_delay, default='0', metavar='MS',
+        help='round trip between the compute hosts in the network that '
+             'migrations take (default: no delay)')
+    parser.add_argument(
         '--storage-rate', type=_rate, default='0', metavar='MBIT',
         help="Mbit/s of the storage's link (default: not limited)")
     parser.add_argument(
@@ -202,7 +206,8 @@ def _settings(args):
     return settings.Settings(
         args.profile, args.driver, args.qemu, args.migration_rate,
         args.storage_rate, args.tls, args.tracking, args.disks, args.flat,
-        args.controller or args.dashboard, args.dashboard, args.backups)
+        args.controller or args.dashboard, args.dashboard, args.backups,
+        args.delay)
 
 
 def _add_migrations(parser):
@@ -275,6 +280,13 @@ def _rate(text):
     return int(value * settings.MBIT)
 
 
+def _delay(text):
+    value = float(text)
+    if not 0 <= value <= 10_000:
+        raise argparse.ArgumentTypeError('expected milliseconds, 0 to 10000')
+    return value
+
+
 def _up(args):
     progress = steps.Progress()
     cloud = up.up(args.name, args.directory, _settings(args), progress)
@@ -315,7 +327,8 @@ def _status(args):
     print('profile %s, drivers %s, QEMUs %s; links: migration %s%s, '
           'storage %s\n' % (value.profile, ', '.join(value.drivers),
                             ', '.join(value.qemus),
-                            topology.text(value.migration_rate),
+                            topology.text(value.migration_rate,
+                                          value.migration_delay),
                             ' with TLS' if value.tls else '',
                             topology.text(value.storage_rate)))
     _print_services(cloud)

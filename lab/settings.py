@@ -26,6 +26,8 @@ class Settings:
     :ivar qemus: the QEMU of each compute host, of QEMUS
     :ivar migration_rate: bytes/s of each compute host's link to the
         migration network, each way; 0: no limit
+    :ivar migration_delay: ms that a round trip between two compute hosts takes
+        in the migration network; 0: no delay
     :ivar storage_rate: bytes/s of the NAS's link, each way; 0: no limit
     :ivar tls: whether migrations are encrypted by QEMU
     :ivar tracking: whether guests' I/O is recorded: track_io
@@ -52,6 +54,7 @@ class Settings:
     controller: bool = False
     dashboard: bool = False
     backups: bool = False
+    migration_delay: float = 0.0
     password: str = dataclasses.field(
         default_factory=lambda: secrets.token_hex(8), compare=False)
 

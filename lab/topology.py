@@ -14,6 +14,7 @@ ceph        storage                        a Ceph cluster of one
 
 from lab.cloud import INSTANCES
 from lab.cloud import NETWORKS
+from lab.hosts import far
 from lab.hosts import lab as labs
 from lab.services import backups
 from lab.services import ceph
@@ -32,6 +33,8 @@ from lab.services import ssh
 from lab.services import tls
 from lab.services.libvirtd import Libvirtd
 
+#: The daemon of delay().
+FAR = 'far'
 _CONTROL = (mariadb, rabbitmq, keystone, placement, glance, nova, neutron,
             cinder, controller)
 
@@ -57,6 +60,8 @@ def make(cloud):
     for name in settings.hosts:
         host = cloud.lab.add_host(name)
         host.link(INSTANCES).add_bridge(instance_network.BRIDGE)
+        if settings.migration_delay:
+            far.lengthen(host, host.link('migration'))
         _private(host, nova.DIRECTORYS + ssh.DIRECTORYS)
         libvirtd(cloud, name).prepare()
         if settings.tls:
@@ -103,9 +108,22 @@ def limit(cloud):
         rate = settings.storage_rate or None
         cloud.host(name).link('storage').limit(send=rate, receive=rate)
     return 'migration %s, storage %s' % (
-        text(settings.migration_rate), text(settings.storage_rate))
+        text(settings.migration_rate, settings.migration_delay),
+        text(settings.storage_rate))
 
 
-def text(rate):
-    """Bytes per second as Mbit/s."""
-    return '%g Mbit/s' % (rate * 8 / 1e6) if rate else 'not limited'
+def text(rate, delay=0.0):
+    """Bytes per second as Mbit/s, and ms of a round trip if there are any."""
+    return ('%g Mbit/s' % (rate * 8 / 1e6) if rate else 'not limited') + (
+        ', %g ms' % delay if delay else '')
+
+
+def delay(cloud, name):
+    """Have what a compute host sends to others arrive later.
+
+    Each host delays what it sends by half a round trip.
+    """
+    seconds = cloud.settings.migration_delay / 2000
+    cloud.start(cloud.host(name), FAR, far.command(
+        cloud.python, cloud.host(name).link('migration'), seconds))
+    return '%g ms' % cloud.settings.migration_delay

@@ -49,6 +49,10 @@ def plan(cloud):
     for service in (rabbitmq, memcached, keystone, placement, glance,
                     neutron):
         found += service.steps(cloud)
+    for name in cloud.settings.hosts * bool(cloud.settings.migration_delay):
+        found.append(Step('delay of %s' % name,
+                          functools.partial(topology.delay, cloud, name),
+                          ('hosts', 'python')))
     for name in cloud.settings.hosts:
         found.append(Step(
             'libvirtd of %s' % name,

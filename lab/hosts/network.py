@@ -67,6 +67,11 @@ class Link:
         self._netns = netns
         self._network = network
 
+    @property
+    def network_address(self):
+        """The host's address with the length of the network's, as text."""
+        return '%s/%d' % (self.address, self._network.subnet.prefixlen)
+
     def create(self):
         with IPRoute() as ip, IPRoute(netns=self._netns) as inside:
             ip.link('add', ifname=self._outer, kind='veth',

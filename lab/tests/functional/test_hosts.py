@@ -12,6 +12,7 @@ import time
 import unittest
 
 try:
+    from lab.hosts import far
     from lab.hosts import lab as labs
     from lab.hosts import process
     from lab.hosts import state
@@ -37,6 +38,27 @@ RECEIVE = textwrap.dedent('''
         while connection.recv(1 << 20):
             pass
     print(time.monotonic() - begin)
+''')
+#: Sends back what it gets; the other prints the seconds a byte takes there
+#: and back, the fastest of five.
+ECHO = textwrap.dedent('''
+    import socket
+    with socket.create_server(('', 5000)) as server:
+        print('listening', flush=True)
+        connection, _ = server.accept()
+        while data := connection.recv(1):
+            connection.sendall(data)
+''')
+ROUND_TRIP = textwrap.dedent('''
+    import socket, sys, time
+    with socket.create_connection((sys.argv[1], 5000)) as connection:
+        found = []
+        for _ in range(5):
+            begin = time.monotonic()
+            connection.sendall(b'x')
+            connection.recv(1)
+            found.append(time.monotonic() - begin)
+    print(min(found))
 ''')
 #: Prints why nobody answers.
 REACH = textwrap.dedent('''
@@ -125,16 +147,21 @@ class HostTest(LabCase):
         self.assertFalse(sleeper.is_alive())
         self.assertEqual([], host.processes())
 
+    def serving(self, host, script, *arguments):
+        """Start a server in a host; its process.Process."""
+        log = host.directory / 'serve.log'
+        log.unlink(missing_ok=True)
+        server = host.start('serve', [sys.executable, '-c', script,
+                                      *arguments], log=log)
+        self.eventually(lambda: 'listening' in log.read_text(), 'server')
+        return server
+
     def test_rate_limits(self):
         lab = self.lab()
         one, two = lab.add_host('one'), lab.add_host('two')
 
         def seconds(size):
-            log = one.directory / 'send.log'
-            log.unlink(missing_ok=True)
-            sender = one.start('send', [sys.executable, '-c', SEND, size],
-                               log=log)
-            self.eventually(lambda: 'listening' in log.read_text(), 'server')
+            sender = self.serving(one, SEND, size)
             done = two.run([sys.executable, '-c', RECEIVE, 'one'])
             sender.wait(10)
             return float(done.stdout)
@@ -147,6 +174,37 @@ class HostTest(LabCase):
         self.assertNotIn('tbf', one.run(['tc', 'qdisc']).stdout)
         two.link().limit(receive=1 << 20)
         self.assertGreater(seconds(2 << 20), 1.5)
+
+    def test_far_away(self):
+        lab = self.lab(networks=('lan', 'wan'))
+        one, two = lab.add_host('one'), lab.add_host('two')
+        for host in (one, two):
+            link = host.link('wan')
+            far.lengthen(host, link)
+            host.start('far', far.command(sys.executable, link, 0.05),
+                       cwd=TOP)
+            log = host.directory / 'far.log'
+            self.eventually(lambda log=log: 'frames' in log.read_text(),
+                            'start')
+        link = one.link('wan')
+        echo = self.serving(one, ECHO)
+        done = two.run([sys.executable, '-c', ROUND_TRIP, link.address])
+        echo.wait(10)
+        # it can be longer on a busy machine, but never shorter
+        self.assertGreaterEqual(float(done.stdout), 0.1)
+        # large segments pass, and limits and counts are as before
+        link.limit(send=4 << 20, receive=4 << 20)
+        before = link.carried()[0]
+        sender = self.serving(one, SEND, 2 << 20)
+        two.run([sys.executable, '-c', RECEIVE, link.address])
+        sender.wait(10)
+        self.assertGreater(link.carried()[0] - before, 2 << 20)
+        self.assertIn('tbf', one.run(['tc', 'qdisc']).stdout)
+        # only that link is long
+        self.assertEqual({'lo', 'eth0', 'eth1', 'wire-eth1'}, set(
+            two.run(['ls', '/sys/class/net']).stdout.split()))
+        lab.destroy()
+        self.assert_gone(lab.name)
 
     def test_taps_are_put_into_a_bridge(self):
         lab = self.lab()

@@ -59,6 +59,16 @@ class TestPlan(base.TestCase):
             self.assertEqual(wanted, 'horizon' in [
                 step.name for step in plan])
 
+    def test_hosts_are_far_apart_if_there_is_a_delay(self):
+        for delay in (0, 60):
+            cloud = clouds.Cloud('none', self.temporary_dir(),
+                                 settings.Settings(migration_delay=delay))
+            plan = up.plan(cloud)
+            steps.check(plan)
+            self.assertEqual(
+                ['delay of compute1', 'delay of compute2'] if delay else [],
+                [step.name for step in plan if 'delay' in step.name])
+
     def test_cinder_is_there_where_volumes_are(self):
         have = {profile: 'cinder' in [step.name for step
                                       in self.plan(profile)]
