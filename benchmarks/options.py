@@ -28,7 +28,8 @@ class Options:
 
     link: Mbit/s (10^6 bit), 0: unlimited; start_link: Mbit/s of the first
     round, see planner/pacing.py, 0: all rounds at link; wire: Mbit/s that can
-    pass, whatever QEMU wants, 0: unlimited; memory: MiB; duplicates: % of
+    pass, whatever QEMU wants, 0: unlimited; delay: ms of a round trip on the
+    link; memory: MiB; duplicates: % of
     the memory in use; write_rate, read_rate, storage_rate: MB/s (10^6 B);
     wss: MiB of anonymous memory that are written to, 0: all; timeout:
     seconds after which a migration is cancelled; compress: whether ours
@@ -40,6 +41,7 @@ class Options:
     link: float = 200.0
     start_link: float = 0.0
     wire: float = 0.0
+    delay: float = 0.0
     memory: int = 512
     duplicates: int = 70
     workload: str = 'read'
@@ -76,6 +78,10 @@ class Options:
     def wire_bytes_per_s(self) -> int | None:
         """Bytes per second, None for no limit."""
         return _bytes_per_s(self.wire)
+
+    @property
+    def delay_s(self) -> float:
+        return self.delay / 1000
 
     @property
     def qmp_compression(self) -> dict[str, int] | None:
@@ -220,6 +226,12 @@ def parser() -> argparse.ArgumentParser:
         'rate the link itself can carry, 0: unlimited',
         type=rate,
         metavar='Mbit/s',
+    )
+    add(
+        'delay',
+        'round trip of the link',
+        type=_number(0, 10_000, float),
+        metavar='ms',
     )
     add(
         'memory',
@@ -384,6 +396,8 @@ def parse(arguments: list[str] | None = None):
         front.error('--start-link cannot be more than --link')
     if chosen.wire and not chosen.relay:
         front.error('--wire is kept by the relay, without which it cannot be')
+    if chosen.delay and not chosen.relay:
+        front.error('--delay is kept by the relay, without which it cannot be')
     if chosen.storage == 'own' and chosen.postcopy:
         # The mirror ends at the switch-over, which post-copy does not
         # pause at.

@@ -9,6 +9,7 @@ connections of a migration go through here:
 """
 
 from pathlib import Path
+import queue
 import socket
 import threading
 import time
@@ -18,6 +19,8 @@ from testkit import direct
 _CHUNK = 256 << 10
 #: Smaller where the rate is limited, so that no chunk takes long.
 _PACED_CHUNK = 32 << 10
+#: Chunks that are under way each way, 64 MiB: TCP has a window, too.
+_UNDER_WAY = 2048
 #: Seconds of the rate that may be caught up with after a wait that was
 #: too long, as a switch's buffer would do it.
 _SLACK_S = 0.005
@@ -46,6 +49,56 @@ class Wire:
             time.sleep(wait)
 
 
+class _Far:
+    """Hands bytes on to a socket some time after they came.
+
+    :param reader: where they come from; shut down if the writer has gone
+    :param seconds: that they are under way
+    :param count: list, whose item index has the bytes handed on
+    """
+
+    def __init__(
+        self, reader: socket.socket, writer: socket.socket, seconds: float,
+        count: list[int], index: int
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._seconds = seconds
+        self._count = count
+        self._index = index
+        self._held: queue.Queue[tuple[float, bytes]] = queue.Queue(_UNDER_WAY)
+        self._broken = False
+        self._thread = threading.Thread(target=self._hand_on, daemon=True)
+        self._thread.start()
+
+    def sendall(self, data: memoryview) -> None:
+        """Take bytes; OSError if earlier ones could not be handed on."""
+        if self._broken:
+            raise OSError('the other end has gone')
+        self._held.put((time.monotonic() + self._seconds, bytes(data)))
+
+    def finish(self) -> None:
+        """Wait until all of it was handed on."""
+        self._held.put((0.0, b''))
+        self._thread.join()
+
+    def _hand_on(self) -> None:
+        while True:
+            due, data = self._held.get()
+            if not data:
+                return
+            if self._broken:
+                continue
+            time.sleep(max(due - time.monotonic(), 0.0))
+            try:
+                self._writer.sendall(data)
+                self._count[self._index] += len(data)
+            except OSError:
+                # Whoever waits for room in the queue must get it.
+                self._broken = True
+                _shut_down(self._reader)
+
+
 class Relay:
     """Takes connections at `path` and hands them on to `target`.
 
@@ -54,13 +107,16 @@ class Relay:
 
     :param rate: bytes per second the link can carry from source to
         destination, None: as many as this machine can
+    :param delay: seconds of a round trip, half of them each way
     """
 
     def __init__(
-        self, path: Path, target: Path, rate: int | None = None
+        self, path: Path, target: Path, rate: int | None = None,
+        delay: float = 0.0
     ) -> None:
         self._target = str(target)
         self._wire = Wire(rate) if rate else None
+        self._delay = delay
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
         self._listener.listen(64)
@@ -82,11 +138,7 @@ class Relay:
 
     def close(self) -> None:
         for one in [self._listener, *self._sockets]:
-            try:
-                one.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                # closed by its peer before
-                pass
+            _shut_down(one)
             one.close()
 
     def _accept(self) -> None:
@@ -118,22 +170,39 @@ class Relay:
         count: list[int],
     ) -> None:
         wire = None if index else self._wire
-        buffer = bytearray(_PACED_CHUNK if wire else _CHUNK)
+        buffer = bytearray(_PACED_CHUNK if wire or self._delay else _CHUNK)
         view = memoryview(buffer)
+        far = (
+            _Far(reader, writer, self._delay / 2, count, index)
+            if self._delay
+            else None
+        )
         try:
             while got := reader.recv_into(buffer):
                 if wire is not None:
                     wire.take(got)
-                writer.sendall(view[:got])
-                count[index] += got
+                if far is not None:
+                    far.sendall(view[:got])
+                else:
+                    writer.sendall(view[:got])
+                    count[index] += got
+            if far is not None:
+                far.finish()
             writer.shutdown(socket.SHUT_WR)
         except OSError:
             # One end has gone: let the other one know.
             for one in (reader, writer):
-                try:
-                    one.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass
+                _shut_down(one)
+            if far is not None:
+                far.finish()
+
+
+def _shut_down(one: socket.socket) -> None:
+    try:
+        one.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        # closed by its peer before
+        pass
 
 
 class RelayedGuest(direct.DirectGuest):
@@ -141,10 +210,12 @@ class RelayedGuest(direct.DirectGuest):
 
     :ivar relay: None until it listens for a migration
     :ivar wire_rate: bytes per second that its link can carry, or None
+    :ivar delay: seconds of a round trip of its link
     """
 
     relay: Relay | None = None
     wire_rate: int | None = None
+    delay = 0.0
 
     def qmp(self, command, /, **arguments):
         result = super().qmp(command, **arguments)
@@ -153,7 +224,7 @@ class RelayedGuest(direct.DirectGuest):
             path = self.migration_socket
             real = path.with_suffix('.real')
             path.rename(real)
-            self.relay = Relay(path, real, self.wire_rate)
+            self.relay = Relay(path, real, self.wire_rate, self.delay)
         return result
 
     def destroy(self):

@@ -196,6 +196,7 @@ class Run:
         )
         if options.relay:
             self._destination.wire_rate = options.wire_bytes_per_s
+            self._destination.delay = options.delay_s
 
     def _boot(self) -> None:
         source = self._source

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 import socket
+import time
 
 from benchmarks import relay
 from nova_dedup_migrate.tests import base
 
 
 class RelayTest(base.TestCase):
+
+    delay = 0.0
 
     def setUp(self):
         super().setUp()
@@ -15,7 +18,8 @@ class RelayTest(base.TestCase):
         self.server.bind(str(directory / 'real'))
         self.server.listen()
         self.path = directory / 'link'
-        self.relay = relay.Relay(self.path, directory / 'real')
+        self.relay = relay.Relay(self.path, directory / 'real',
+                                 delay=self.delay)
         self.addCleanup(self.relay.close)
 
     def pair(self):
@@ -48,6 +52,39 @@ class RelayTest(base.TestCase):
         near, far = self.pair()
         far.close()
         self.assertEqual(b'', near.recv(1))
+
+
+class FarTest(RelayTest):
+    """Everything arrives as it does without a delay, only later."""
+
+    delay = 0.06
+
+    def test_round_trip(self):
+        near, far = self.pair()
+        begun = time.monotonic()
+        near.sendall(b'ping')
+        self.assertEqual(b'ping', far.recv(10))
+        far.sendall(b'pong')
+        self.assertEqual(b'pong', near.recv(10))
+        # It can be longer on a busy machine, but never shorter.
+        self.assertGreaterEqual(time.monotonic() - begun, self.delay)
+
+    def test_end_while_bytes_are_under_way(self):
+        near, far = self.pair()
+        near.sendall(b'x' * 1000)
+        near.close()
+        with far.makefile('rb') as stream:
+            self.assertEqual(1000, len(stream.read()))
+
+    def test_other_end_goes_while_bytes_are_under_way(self):
+        near, far = self.pair()
+        far.close()
+        try:
+            for _ in range(10_000):
+                near.sendall(b'x' * 100_000)
+        except OSError:
+            return
+        self.fail('the relay took everything')
 
 
 class WireTest(base.TestCase):
