@@ -54,6 +54,10 @@ bench-shared-storage: both ## Measure against stock as the first paper does
 bench-postcopy: both ## Measure post-copy with and without lazy fetches
 	$(RUN) python -m benchmarks.postcopy $(ARGS)
 
+.PHONY: bench-wan
+bench-wan: both ## Migrate over links with round trips of 60 and 150 ms
+	$(RUN) python -m benchmarks.wan $(ARGS)
+
 .PHONY: bench-overhead
 bench-overhead: both ## Measure what recording guest I/O costs
 	$(RUN) python -m benchmarks.overhead $(ARGS)

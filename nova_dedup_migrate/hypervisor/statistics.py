@@ -156,6 +156,9 @@ class SourceStatistics:
     deferred_pages: int = 0
     deferred_sent_pages: int = 0
     deferral_checks: int = 0
+    round_trips: int = 0
+    round_trip_us: int = 0
+    negotiation_us: int = 0
 
     @property
     def compression_ratio(self):

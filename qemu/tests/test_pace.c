@@ -102,6 +102,100 @@ static void dead_storage(void)
     CHECK(out.seconds <= 100000 / 30000.0 * 1.05 + 0.6);
 }
 
+#define FAR_MS (64 * 1024)
+
+/*
+ * The same over a link with a round trip of @delay: @n records leave in
+ * @sending ms, storage reads them when they are there, and each answer takes
+ * the way back.
+ */
+static Outcome drain_far(double link, double fetch, uint64_t n,
+                         int64_t delay, unsigned sending)
+{
+    static uint64_t sent[FAR_MS], read[FAR_MS];
+    int64_t start = begin(link), now = start;
+    uint64_t answered = 0, link_free = 0;
+    unsigned way = delay / MS / 2;
+    Outcome out = { 0 };
+    double done = 0;
+
+    dedup_pace_round_trip(&p, delay);
+    for (unsigned ms = 0; ms < FAR_MS && answered + out.resent < n; ms++) {
+        uint64_t was = answered, arrived = ms < way ? 0 : sent[ms - way], due;
+
+        now += MS;
+        sent[ms] = ms < sending ? n * (ms + 1) / sending : n;
+        done = done + fetch / 1000 < arrived ? done + fetch / 1000 : arrived;
+        read[ms] = done;
+        answered = ms < way ? 0 : read[ms - way];
+        if (answered > n - out.resent) {
+            answered = n - out.resent;
+        }
+        due = dedup_pace_due(&p, now, sent[ms],
+                             sent[ms] - out.resent - answered);
+        dedup_pace_answers(&p, now, answered - was, due);
+        if (sent[ms] == n && now >= link_free) {
+            uint64_t resent = dedup_pace_resend(&p, now, due);
+
+            out.resent += resent;
+            link_free = now + resent / link * 1e6;
+        }
+    }
+    out.fetched = answered;
+    out.seconds = (now - start) / 1e6;
+    return out;
+}
+
+static const int64_t far_ms[] = { 60, 150, 600, 1000 };
+
+/* An answer that is under way is not late, however far away storage is */
+static void no_resend_because_of_delay(void)
+{
+    for (int i = 0; i < 4; i++) {
+        static const unsigned sending[] = { 1, 100, 3000 };
+
+        for (int j = 0; j < 3; j++) {
+            Outcome out = drain_far(3000, 1e6, 20000, far_ms[i] * MS,
+                                    sending[j]);
+
+            CHECK(out.resent == 0 && out.fetched == 20000);
+        }
+    }
+}
+
+/* Slow storage, far away: the link helps, after the delay */
+static void resend_far_away(void)
+{
+    for (int i = 0; i < 4; i++) {
+        double delay = far_ms[i] / 1000.0, n = 200000;
+        Outcome slow = drain_far(30000, 5000, n, far_ms[i] * MS, 1000);
+        Outcome dead = drain_far(30000, 0, n, far_ms[i] * MS, 1000);
+
+        CHECK(slow.fetched + slow.resent == n);
+        CHECK(slow.seconds <= 1 + n / 35000 * 1.15 + 4 * delay + 0.4);
+        CHECK(dead.fetched == 0 && dead.resent == n);
+        CHECK(dead.seconds <= 1 + n / 30000 * 1.05 + 4 * delay + 0.6);
+    }
+}
+
+/* Whoever asks seldom is told less, not more */
+static void due_is_what_is_old(void)
+{
+    begin(1000);
+    CHECK(dedup_pace_due(&p, 5000 * MS, 70, 7) == 7);
+    dedup_pace_round_trip(&p, 100 * MS);
+    for (int i = 0; i < 2000; i++) {
+        int64_t now = 6000 * MS + i * 7 * MS;
+        uint64_t due = dedup_pace_due(&p, now, 70 + i, 7 + i);
+        uint64_t most = i * 7 < 200 ? 7 : 7 + i - 200 / 7;
+
+        CHECK(due <= most);
+        CHECK(due + 200 / 7 + 4 >= most);
+    }
+    CHECK(dedup_pace_due(&p, 60000 * MS, 5000, 100) == 0);
+    CHECK(dedup_pace_due(&p, 60201 * MS, 5000, 100) == 100);
+}
+
 static void stall_doubles(void)
 {
     int64_t now = begin(30000);
@@ -224,6 +318,9 @@ int main(void)
     RUN(no_resend_from_fast_storage);
     RUN(resend_meets_in_the_middle);
     RUN(dead_storage);
+    RUN(no_resend_because_of_delay);
+    RUN(resend_far_away);
+    RUN(due_is_what_is_old);
     RUN(stall_doubles);
     RUN(never_more_than_there_is);
     RUN(link_rate);

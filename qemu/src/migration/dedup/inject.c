@@ -51,6 +51,7 @@ static void inject_set(const char *name, unsigned value)
         { "no-inflate-wait", .flag = &dedup_inject.no_inflate_wait },
         { "read-log", .flag = &dedup_inject.read_log },
         { "defer-last", .flag = &dedup_inject.defer_last },
+        { "no-round-trip", .flag = &dedup_inject.no_round_trip },
         { "no-claim", .flag = &dedup_inject.no_claim },
         { "no-atomic-place", .flag = &dedup_inject.no_atomic_place },
     };

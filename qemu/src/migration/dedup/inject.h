@@ -39,6 +39,7 @@ typedef struct DedupInject {
     bool no_inflate_wait;       /* BREAKS: likewise at the destination */
     bool read_log;              /* as with KVM, which has a log of its own */
     bool defer_last;            /* BREAKS: put pages off in the last round */
+    bool no_round_trip;         /* take the destination to be next door */
     bool no_claim;              /* leave pages requested to storage */
     bool no_atomic_place;       /* BREAKS: overwrite what post-copy placed */
 } DedupInject;

@@ -19,6 +19,11 @@
 #define CHUNK_S         0.05            /* of the link's time, a resend */
 #define FEW_S           0.01            /* not worth resending */
 #define HOLD_S          0.002           /* of the link's time, outstanding */
+/*
+ * TCP lets its sender's buffer grow to twice what is under way: a record may
+ * wait there for a round trip before it goes on one.
+ */
+#define ROUND_TRIPS     2
 
 static double min(double a, double b)
 {
@@ -33,18 +38,42 @@ void dedup_pace_init(DedupPace *p, int64_t now, uint64_t bytes)
     p->link_rate = DEFAULT_LINK;
 }
 
+void dedup_pace_round_trip(DedupPace *p, int64_t us)
+{
+    p->delay_us = us * ROUND_TRIPS;
+}
+
+uint64_t dedup_pace_due(DedupPace *p, int64_t now, uint64_t sent,
+                        uint64_t outstanding)
+{
+    uint64_t old = 0;
+
+    /* So far apart that the oldest mark is always old enough */
+    if (now - p->marks[p->mark].us >= p->delay_us / (DEDUP_PACE_MARKS - 2)) {
+        p->mark = (p->mark + 1) % DEDUP_PACE_MARKS;
+        p->marks[p->mark] = (DedupPaceMark) { now, sent };
+    }
+    for (unsigned i = 0; i < DEDUP_PACE_MARKS; i++) {
+        if (now - p->marks[i].us >= p->delay_us && p->marks[i].sent > old) {
+            old = p->marks[i].sent;
+        }
+    }
+    /* None that was sent since can have been answered */
+    return sent - old < outstanding ? outstanding - (sent - old) : 0;
+}
+
 void dedup_pace_answers(DedupPace *p, int64_t now, uint64_t n,
                         uint64_t outstanding)
 {
     /* Time in which storage had something to do */
     if (p->was_outstanding) {
         p->busy_us += now - p->answer_mark;
+        p->answered += n;
     } else if (outstanding) {
         p->last_answer = now;
     }
     p->answer_mark = now;
     p->was_outstanding = outstanding > 0;
-    p->answered += n;
     if (n) {
         p->last_answer = now;
         p->stalls = 0;
@@ -98,9 +127,10 @@ uint64_t dedup_pace_resend(DedupPace *p, int64_t now, uint64_t outstanding)
 {
     double n = p->link_rate * CHUNK_S;
 
-    p->resending = stalled(p, now) ||
-                  (p->fetch_rate && p->fetch_rate < p->link_rate &&
-                   outstanding > p->link_rate * FEW_S);
+    p->resending = outstanding &&
+                   (stalled(p, now) ||
+                    (p->fetch_rate && p->fetch_rate < p->link_rate &&
+                     outstanding > p->link_rate * FEW_S));
     if (!p->resending) {
         return 0;
     }

@@ -7,6 +7,9 @@
  * slower, the link takes over from the far end of the queue, so many pages
  * that both are done at the same time.
  *
+ * An answer is on its way for as long as the link is long: only records that
+ * could have been answered by now say anything about storage.
+ *
  * Pure arithmetic over what the caller reports; times in microseconds, rates
  * in pages a second.
  *
@@ -22,8 +25,18 @@
 #define DEDUP_PACE_WAIT_US      10000   /* longest wait at once */
 #define DEDUP_PACE_ROUND_MIN_US 50000
 #define DEDUP_PACE_ROUND_MAX_US 1000000
+#define DEDUP_PACE_MARKS        16
+
+typedef struct DedupPaceMark {
+    int64_t us;
+    uint64_t sent;              /* records by then, in all */
+} DedupPaceMark;
 
 typedef struct DedupPace {
+    /* on the way */
+    int64_t delay_us;           /* until an answer can be there */
+    DedupPaceMark marks[DEDUP_PACE_MARKS];
+    unsigned mark;              /* the newest */
     /* answers */
     int64_t answer_mark;
     bool was_outstanding;       /* then */
@@ -42,7 +55,17 @@ typedef struct DedupPace {
 } DedupPace;
 
 void dedup_pace_init(DedupPace *p, int64_t now, uint64_t bytes);
-/* @n records were answered, @outstanding are left; call also with 0 */
+/* How long the destination's first message took, both ways */
+void dedup_pace_round_trip(DedupPace *p, int64_t us);
+/*
+ * Of @outstanding, those that storage could have answered by now if it were
+ * fast; @sent is the number of all records that were ever sent
+ */
+uint64_t dedup_pace_due(DedupPace *p, int64_t now, uint64_t sent,
+                        uint64_t outstanding);
+/*
+ * @n records were answered, @outstanding are left and due; call also with 0
+ */
 void dedup_pace_answers(DedupPace *p, int64_t now, uint64_t n,
                         uint64_t outstanding);
 /* The link was busy until now, @bytes in all, at most @limit a second (0) */
@@ -52,7 +75,7 @@ void dedup_pace_link(DedupPace *p, int64_t now, uint64_t bytes,
 void dedup_pace_forget_link(DedupPace *p, int64_t now, uint64_t bytes);
 /* Waited so long for answers, not for the link */
 void dedup_pace_idled(DedupPace *p, int64_t us);
-/* The link idles with @outstanding records: pages to send in full now */
+/* The link idles with @outstanding records due: pages to send in full now */
 uint64_t dedup_pace_resend(DedupPace *p, int64_t now, uint64_t outstanding);
 /* How long to wait for answers before asking dedup_pace_resend() again */
 int64_t dedup_pace_wait(DedupPace *p, int64_t now);

@@ -78,6 +78,7 @@ void dedup_source_rp_message(const uint8_t *buf, size_t len)
                 return;
             }
             src.hello = true;
+            src.hello_us = now_us();
             src.peer_version = buf[1] << 8 | buf[2];
             src.peer_features = len < 7 ? 0 : ldl_be_p(buf + 3);
             break;
@@ -145,6 +146,12 @@ static bool next_answers(void)
     return true;
 }
 
+uint64_t source_due(void)
+{
+    return dedup_pace_due(&src.pace, now_us(), src.out.next_id - 1,
+                          src.out.count);
+}
+
 void source_take_answers(void)
 {
     uint64_t nacks, before = src.out.count;
@@ -167,7 +174,7 @@ void source_take_answers(void)
         src.taken += !a->count;
     }
     dedup_pace_answers(&src.pace, now_us(), before - src.out.count,
-                       src.out.count);
+                       source_due());
     if (src.violated && src.state == DEDUP_SOURCE_STATE_ACTIVE) {
         source_set_reason("the destination answered records that were not "
                           "sent, or answered one twice");

@@ -56,7 +56,7 @@ typedef struct DedupSource {
     bool prepared;
     bool running;                       /* HELLO came, not finished yet */
     bool idle;                          /* the last scan found nothing */
-    int64_t started_us;
+    int64_t started_us;                 /* the magic PING went out */
     uint8_t key[DEDUP_KEY_LEN];
     GPtrArray *disks;
     unsigned leaves;                    /* of all disks' extents */
@@ -115,6 +115,7 @@ typedef struct DedupSource {
     GArray *inbox;                      /* Answer */
     uint64_t answered;                  /* ids, each once at most */
     bool listening, hello, pong;
+    int64_t hello_us;                   /* it came */
     unsigned peer_version;
     uint32_t peer_features;
     uint64_t peer_backlog, peer_rate;
@@ -176,6 +177,7 @@ bool source_save_page(RAMBlock *rb, unsigned long page);
 void source_wake(void);                         /* any thread */
 void source_take_answers(void);                 /* migration thread */
 bool source_has_answers(void);                  /* likewise */
+uint64_t source_due(void);                      /* records, see pace.h */
 void source_answers_init(void);
 
 #endif

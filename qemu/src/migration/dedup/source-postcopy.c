@@ -53,6 +53,7 @@ void dedup_source_postcopy(void)
     dedup_pace_init(&src.pace, now_us(),
                     migration_transferred_bytes() +
                     dedup_compress_saved_bytes());
+    dedup_pace_round_trip(&src.pace, src.fig.round_trip_us);
     qatomic_set(&src.requested, false);
     src.handed_over = true;
     qatomic_set(&src.postcopy, true);

@@ -156,8 +156,8 @@ static void scan_hints(void)
     kick_resolvers();
 }
 
-/* True: come back later, send nothing yet */
-static bool negotiate(QEMUFile *f)
+/* Come back later, send nothing yet? */
+static bool negotiating(QEMUFile *f)
 {
     int64_t waited = now_us() - src.started_us;
     bool hello, pong, compress;
@@ -188,6 +188,10 @@ static bool negotiate(QEMUFile *f)
     compress = dedup_compress_wanted() &&
                src.peer_features & DEDUP_FEATURE_ZSTD;
     /* Not with multifd, whose channels are silent in post-copy */
+    src.fig.round_trip_us = MIN(src.hello_us - src.started_us, HELLO_WAIT_US);
+    if (!dedup_inject.no_round_trip) {
+        dedup_pace_round_trip(&src.pace, src.fig.round_trip_us);
+    }
     src.lazy = src.lazy_wanted && !migrate_multifd() &&
                src.peer_features & DEDUP_FEATURE_LAZY;
     src.hints_due = src.peer_features & DEDUP_FEATURE_HINTS;
@@ -205,6 +209,16 @@ static bool negotiate(QEMUFile *f)
         dedup_compress_begin(f);
     }
     return false;
+}
+
+/* Likewise; all of it waits for one answer, to the PING */
+static bool negotiate(QEMUFile *f)
+{
+    bool again = negotiating(f);
+
+    src.fig.round_trips = 1;
+    src.fig.negotiation_us = now_us() - src.started_us;
+    return again;
 }
 
 /*
@@ -271,7 +285,7 @@ void source_resend_idle(void)
     } else if (!src.out.count) {
         src.pace.resending = false;
     } else if (src.idle && (src.resend || src.postcopy)) {
-        uint64_t n = dedup_pace_resend(&src.pace, now_us(), src.out.count);
+        uint64_t n = dedup_pace_resend(&src.pace, now_us(), source_due());
 
         n = dedup_outstanding_resend(&src.out, n);
         src.fig.resent_pages += n;
