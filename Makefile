@@ -205,6 +205,11 @@ fuzz-backups: lab-env ## Fuzz what reads backups, 10^7 inputs of each parser
 	$(RUN_LAB) python -m cinder_backup_assist.tests.fuzz --rounds 10000000 \
 	    $(ARGS)
 
+.PHONY: fuzz-listings
+fuzz-listings: env ## Fuzz what reads page-cache listings, 10^7 inputs each
+	$(RUN) python -m nova_dedup_migrate.tests.fuzz_listing \
+	    --rounds 10000000 $(ARGS)
+
 .PHONY: functional
 functional: lab-env ## Run the tests that start QEMU
 	$(RUN_LAB) tools/test qemu functional $(ARGS)
