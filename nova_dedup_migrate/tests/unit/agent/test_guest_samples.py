@@ -94,6 +94,98 @@ class GuestSamplesTest(base.TestCase):
         self.assertEqual((FOUND, ''), (found.found, reason))
         self.survey.assert_called_once_with(guest, 1, True)
 
+    # Windows of the working set
+
+    def measured(self):
+        """Return the windows of the next sample."""
+        return [(one.seconds, one.bytes, one.most) for one in
+                self.samples.sample(UUID, -1.0, 30.0)[0].windows]
+
+    def test_window_of_a_sample(self):
+        self.add()
+        self.assertEqual([(1.0, 5.0, 5.0)], self.measured())
+        self.survey.return_value = survey.Survey(dirty_rate=3.0)
+        self.assertEqual([(1.0, 3.0, 5.0)], self.measured())
+
+    def test_few_samples_are_kept(self):
+        self.add()
+        self.measured()
+        self.survey.return_value = survey.Survey(dirty_rate=3.0)
+        for _ in range(7):
+            self.measured()
+        self.assertEqual([(1.0, 3.0, 3.0)], self.measured())
+
+    def test_longer_windows_after_a_sweep(self):
+        guest = self.add()
+        guest.dirty_rate.side_effect = {10: 2 << 20, 60: 0}.get
+        self.sweep()
+        self.assertEqual([mock.call(10), mock.call(60)],
+                         guest.dirty_rate.mock_calls)
+        self.assertEqual([1.0, 10.0, 60.0],
+                         [seconds for seconds, *_ in self.measured()])
+        self.assertEqual((10.0, 25.0 * (1 << 20)), self.measured()[1][:2])
+
+    def test_longer_windows_of_one_guest_at_a_time(self):
+        guests = [self.add(), self.add(OTHER)]
+        for guest in guests:
+            guest.dirty_rate.return_value = 1
+        self.sweep()
+        counts = sorted(guest.dirty_rate.call_count for guest in guests)
+        self.assertEqual([0, 2], counts)
+        self.sweep()
+        self.assertEqual([2, 2], [guest.dirty_rate.call_count
+                                  for guest in guests])
+
+    def test_guest_that_cannot_be_measured_keeps_no_other_waiting(self):
+        guests = [self.add(), self.add(OTHER)]
+        for guest in guests:
+            guest.dirty_rate.side_effect = errors.WaitTimeout(what='it',
+                                                              seconds=10)
+        self.sweep(2)
+        self.assertEqual([1, 1], [guest.dirty_rate.call_count
+                                  for guest in guests])
+
+    def test_no_longer_window_of_a_guest_that_writes_nothing(self):
+        guest = self.add()
+        self.survey.return_value = survey.Survey(dirty_rate=0.0)
+        self.sweep()
+        guest.dirty_rate.assert_not_called()
+
+    def test_no_further_window_while_a_migration_runs(self):
+        guest = self.add()
+
+        def begin(seconds):
+            self.busy = True
+            return 1
+
+        guest.dirty_rate.side_effect = begin
+        self.sweep()
+        guest.dirty_rate.assert_called_once_with(10)
+
+    def test_sample_while_a_longer_window_is_measured(self):
+        """QEMU would refuse it; the last rate is used."""
+        guest = self.add()
+        seen = []
+
+        def ask(seconds):
+            self.survey.return_value = survey.Survey(disk_write_rate=7.0)
+            seen.append(self.samples.sample(UUID, -1.0, 30.0)[0].found)
+            return 1
+
+        guest.dirty_rate.side_effect = ask
+        self.sweep()
+        self.assertEqual(2 * [survey.Survey(dirty_rate=5.0,
+                                            disk_write_rate=7.0)], seen)
+        self.survey.assert_called_with(guest, 1, True, dirty=False)
+
+    def test_window_that_fails(self):
+        guest = self.add()
+        guest.dirty_rate.side_effect = errors.WaitTimeout(what='it',
+                                                          seconds=10)
+        self.sweep()
+        self.assertEqual([1.0], [one[0] for one in self.measured()])
+        self.survey.assert_called_with(guest, 1, True)
+
     def test_recent_sample(self):
         self.add()
         first, _ = self.samples.sample(UUID, 60.0, 30.0)
