@@ -73,3 +73,48 @@ class DecideTest(base.TestCase):
     def test_unknown_link(self):
         self.assertEqual(GIB / disks.LINK_RATE,
                          self.decide(link=None).stock)
+
+    def test_worked_example(self):
+        """1.5 GB, two thirds of which is near, over 10 MB/s.
+
+        150 s ordinary.  Building takes 2 s and 10 s for reading all or 10 s
+        for writing 1 GB; 0.5 GB, and what the guest has written, are sent
+        then: 1 MB/s for 12 s dirties 48 MB, 32 MB of them are near.
+        """
+        found = disks.decide(disks.DiskFacts(
+            data=1.5e9, sampled=12, found=8, link_rate=1e7,
+            write_rate=1e6), 0.05)
+        self.assertEqual(150.0, found.stock)
+        self.assertAlmostEqual(12 + 50 + 3.2, found.seconds)
+        # half of it is current: reading the rest takes 5 s
+        found = disks.decide(disks.DiskFacts(
+            data=1.5e9, sampled=12, found=0, link_rate=1e7, current=0.5),
+            0.05)
+        self.assertAlmostEqual(2 + 7.5 + 75, found.seconds)
+        # a slower limit of reading counts, a faster one does not
+        for rate, seconds in ((7.5e7, 20.0), (1e12, 10.0)):
+            found = disks.decide(disks.DiskFacts(
+                data=1.5e9, sampled=12, found=0, link_rate=1e7,
+                read_rate=rate), 0.05)
+            self.assertAlmostEqual(2 + seconds + 150, found.seconds)
+
+    def test_min_gain(self):
+        """It has to save that share, and not a second more."""
+        known = disks.DiskFacts(data=1.5e9, sampled=12, found=8,
+                                link_rate=1e7)
+        seconds = disks.decide(known, 0.0).seconds
+        self.assertAlmostEqual(62.0, seconds)
+        self.assertTrue(disks.decide(known, 0.58).build)
+        self.assertFalse(disks.decide(known, 0.59).build)
+
+    def test_bounds(self):
+        for data, sampled, reason in (
+                (disks.LEAST_DATA, 8, ''), (disks.LEAST_DATA, 7, 'sampled'),
+                (disks.LEAST_DATA - 1, 8, 'MB of data')):
+            found = disks.decide(disks.DiskFacts(
+                data, sampled, sampled, link_rate=1e5), 0.05)
+            self.assertIn(reason, found.reason)
+            self.assertEqual(not reason, found.build)
+        self.assertEqual(67108864, disks.LEAST_DATA)
+        self.assertEqual((150e6, 100e6, 117e6), (
+            disks.READ_RATE, disks.BUILD_RATE, disks.LINK_RATE))

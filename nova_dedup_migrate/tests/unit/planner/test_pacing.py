@@ -26,6 +26,13 @@ class AdaptiveRateTest(base.TestCase):
         self.assertEqual(pacing.Step(31_250_000, last=True),
                          self.rate.update(2, 26_000_000))
 
+    def test_a_round_at_the_maximum_is_not_the_last(self):
+        self.assertEqual(pacing.Step(31_250_000),
+                         self.rate.update(2, 25_000_000))
+
+    def test_what_is_left_to_the_last_round(self):
+        self.assertEqual(256 * 1024, pacing.LAST)
+
     def test_last_round_at_the_latest_as_xen_has_it(self):
         self.assertFalse(self.rate.update(29, 0).last)
         self.assertTrue(self.rate.update(30, 0).last)

@@ -23,6 +23,13 @@ class WorkingSetTest(base.TestCase):
         self.assertEqual([10, 10, 40],
                          [known.bytes(length) for length in (1, 10, 60)])
 
+    def test_lengths_of_the_windows(self):
+        """Agents of both hosts have to measure the same."""
+        self.assertEqual((1, 10, 60), working_set.WINDOWS)
+
+    def test_nothing_was_measured(self):
+        self.assertEqual(0, working_set.WorkingSet(()).bytes(5))
+
     def test_one_window(self):
         self.assertEqual(50, working_set.WorkingSet(((1, 10),)).bytes(5))
 
@@ -57,6 +64,34 @@ class ExpectTest(base.TestCase):
         self.assertFalse(found.converges)
         # 10.25 MiB are what it writes to in the time of sending them
         self.assertAlmostEqual(1.28, found.downtime, 1)
+
+    def test_rounds_that_leave_hardly_less(self):
+        """100 MB/s; what it writes to in a round is 98.9 or 99.1 % of it."""
+        for written, rounds in ((98.9, 200), (99.1, 2)):
+            known = working_set.WorkingSet(((1e9, written * 1e9 / 100),))
+            found = working_set.expect(1e9, known, 1.0, 1e-9)
+            self.assertEqual((rounds, False),
+                             (found.rounds, found.converges))
+
+    def test_it_ends_with_the_least_that_was_left(self):
+        """Memory of 20 MB in two rounds at 1 MB/s, 30 MB/min written."""
+        known = working_set.WorkingSet(((60, 60.0),))
+        found = working_set.expect(20.0, known, 1.0, 1.0)
+        self.assertEqual(working_set.Expected(
+            rounds=2, seconds=40.0, bytes=60.0, downtime=20.0,
+            converges=False), found)
+
+    def test_no_more_than_all_memory_is_written_to(self):
+        known = working_set.WorkingSet(((1, 1000.0),))
+        found = working_set.expect(20.0, known, 1.0, 1.0)
+        self.assertEqual(20.0, found.downtime)
+
+    def test_what_the_limit_permits_is_sent_at_once(self):
+        known = working_set.WorkingSet(((1, 0.0),))
+        self.assertEqual(0, working_set.expect(
+            20.0, known, 10.0, 2.0).rounds)
+        self.assertEqual(1, working_set.expect(
+            20.1, known, 10.0, 2.0).rounds)
 
     def test_a_rate_alone_would_be_wrong(self):
         """10 MiB/s at 8 MiB/s would never end; the working set is bounded."""
