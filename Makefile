@@ -210,6 +210,10 @@ fuzz-listings: env ## Fuzz what reads page-cache listings, 10^7 inputs each
 	$(RUN) python -m nova_dedup_migrate.tests.fuzz_listing \
 	    --rounds 10000000 $(ARGS)
 
+.PHONY: coverage
+coverage: lab-env ## Measure which lines of the product the tests run
+	$(RUN_LAB) tools/coverage $(ARGS)
+
 .PHONY: functional
 functional: lab-env ## Run the tests that start QEMU
 	$(RUN_LAB) tools/test qemu functional $(ARGS)
