@@ -214,6 +214,10 @@ fuzz-listings: env ## Fuzz what reads page-cache listings, 10^7 inputs each
 coverage: lab-env ## Measure which lines of the product the tests run
 	$(RUN_LAB) tools/coverage $(ARGS)
 
+.PHONY: mutation
+mutation: lab-env ## Change the planner's source; count what no test notices
+	$(RUN_LAB) tools/mutation $(ARGS)
+
 .PHONY: functional
 functional: lab-env ## Run the tests that start QEMU
 	$(RUN_LAB) tools/test qemu functional $(ARGS)
