@@ -33,61 +33,31 @@
  * before the first write to the target, when an ordinary mirror is still
  * possible.
  *
- * When in doubt, everything.  A seed is for one job.  If anything is in doubt,
- * or nothing was armed, the job copies all of the disk, and the reason is kept
- * until the seed is forgotten.  All is more than an ordinary mirror copies: that
- * takes it for granted that the target has zeros, or the base, in ranges that
- * are not allocated here.  Somebody has written to this target.
+ * When in doubt, everything.  A seed is for one job.  If anything is in
+ * doubt, or nothing was armed, the job copies all of the disk, and the reason
+ * is kept until the seed is forgotten.  All is more than an ordinary mirror
+ * copies: that takes it for granted that the target has zeros, or the base, in
+ * ranges that are not allocated here.  Somebody has written to this target.
+ *
+ * Clients' bitmaps are in dedup-seed-bitmap.c, mirror jobs in
+ * dedup-seed-mirror.c.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"
-#include <sys/mman.h>
-#include "qemu/coroutine.h"
-#include "qemu/error-report.h"
 #include "qemu/lockable.h"
 #include "qemu/main-loop.h"
-#include "qemu/memalign.h"
-#include "qemu/timer.h"
 #include "qemu/uuid.h"
 #include "qapi/error.h"
 #include "block/block_int.h"
-#include "block/dedup-seed.h"
 #include "block/dirty-bitmap.h"
 #include "system/block-backend.h"
+#include "dedup-seed-int.h"
 
 #define MAX_SEEDS       64
 /* 32 MiB of bitmap: 8 TiB of granules of 32 KiB */
 #define MAX_GRANULES    (1ull << 28)
-#define CHUNK           65536           /* of a bitmap, in bytes */
-#define SAMPLES         32              /* blocks compared before a job */
-#define SAMPLE_BYTES    4096
-#define WRITE_POLLS     50
-#define WRITE_POLL_NS   (10 * SCALE_MS)
-
-struct DedupSeed {
-    QLIST_ENTRY(DedupSeed) next;
-    char *token, *device, *node;
-    DeviceState *dev;           /* only compared */
-    BlockDriverState *bs;       /* NULL: it was closed */
-    BdrvDirtyBitmap *bitmap;    /* NULL: released */
-    char *layers;               /* below @bs when it was first watched */
-    int64_t size;
-    uint32_t granularity;
-    bool resized;               /* atomic: any thread */
-    bool job;                   /* belongs to a job, until it is over */
-    bool everything;            /* the job copies everything */
-    bool forgotten;
-    int64_t proven;
-    int64_t canary_offset;
-    uint8_t canary[DEDUP_SEED_CANARY];
-
-    /* Written by a job's coroutine too: under the lock */
-    DedupSeedState state;
-    int64_t dirty;              /* valid if USED, or there is no bitmap */
-    char *reason;
-};
 
 /* Changed under the BQL and the lock, so read with either */
 static QLIST_HEAD(, DedupSeed) seeds = QLIST_HEAD_INITIALIZER(seeds);
@@ -98,8 +68,8 @@ static void __attribute__((constructor)) seed_lock_init(void)
     qemu_mutex_init(&lock);
 }
 
-static void seed_set_state(DedupSeed *seed, DedupSeedState state,
-                           int64_t dirty, const char *reason)
+void dedup_seed_set_state(DedupSeed *seed, DedupSeedState state,
+                          int64_t dirty, const char *reason)
 {
     QEMU_LOCK_GUARD(&lock);
     seed->state = state;
@@ -108,13 +78,12 @@ static void seed_set_state(DedupSeed *seed, DedupSeedState state,
     seed->reason = g_strdup(reason);
 }
 
-/* The last granule may be shorter than the others */
-static int64_t dirty_bytes(DedupSeed *seed, BdrvDirtyBitmap *bitmap)
+int64_t dedup_seed_dirty_bytes(DedupSeed *seed, BdrvDirtyBitmap *bitmap)
 {
     return MIN(bdrv_get_dirty_count(bitmap), seed->size);
 }
 
-static void seed_release(DedupSeed *seed)
+void dedup_seed_release(DedupSeed *seed)
 {
     g_clear_pointer(&seed->bitmap, bdrv_release_dirty_bitmap);
 }
@@ -125,18 +94,18 @@ static bool seed_is_live(DedupSeed *seed)
            seed->state == DEDUP_SEED_ARMED;
 }
 
-static void seed_drop(DedupSeed *seed, const char *reason)
+void dedup_seed_drop(DedupSeed *seed, const char *reason)
 {
-    seed_set_state(seed, DEDUP_SEED_DROPPED, seed->size, reason);
-    seed_release(seed);
+    dedup_seed_set_state(seed, DEDUP_SEED_DROPPED, seed->size, reason);
+    dedup_seed_release(seed);
 }
 
-static void seed_free(DedupSeed *seed)
+void dedup_seed_free(DedupSeed *seed)
 {
     WITH_QEMU_LOCK_GUARD(&lock) {
         QLIST_REMOVE(seed, next);
     }
-    seed_release(seed);
+    dedup_seed_release(seed);
     g_free(seed->token);
     g_free(seed->device);
     g_free(seed->node);
@@ -173,8 +142,7 @@ static bool GRAPH_RDLOCK is_encrypted(BlockDriverState *bs)
     return false;
 }
 
-/* The node on top of the disk of the seed's device, or NULL */
-static BlockDriverState *seed_top(DedupSeed *seed)
+BlockDriverState *dedup_seed_top(DedupSeed *seed)
 {
     for (BlockBackend *b = blk_all_next(NULL); b; b = blk_all_next(b)) {
         if (blk_get_attached_dev(b) == seed->dev) {
@@ -184,11 +152,10 @@ static BlockDriverState *seed_top(DedupSeed *seed)
     return NULL;
 }
 
-/* Why a mirror had better copy everything, or NULL */
-static const char *GRAPH_RDLOCK seed_doubt(DedupSeed *seed)
+const char *GRAPH_RDLOCK dedup_seed_doubt(DedupSeed *seed)
 {
     g_autoptr(GString) layers = g_string_new(NULL);
-    BlockDriverState *top = seed_top(seed);
+    BlockDriverState *top = dedup_seed_top(seed);
 
     if (!top || bdrv_skip_filters(top) != seed->bs) {
         return "another node has taken the place of the disk's node";
@@ -213,9 +180,9 @@ static void seed_check(DedupSeed *seed)
 
     GRAPH_RDLOCK_GUARD_MAINLOOP();
     if (seed_is_live(seed)) {
-        doubt = seed_doubt(seed);
+        doubt = dedup_seed_doubt(seed);
         if (doubt) {
-            seed_drop(seed, doubt);
+            dedup_seed_drop(seed, doubt);
         }
     }
 }
@@ -263,7 +230,7 @@ DedupSeed *dedup_seed_watch(BlockBackend *blk, const char *device,
     }
     QLIST_FOREACH_SAFE(seed, &seeds, next, next) {
         if (!seed->job && (seed->bs == bs || !strcmp(seed->device, device))) {
-            seed_free(seed);
+            dedup_seed_free(seed);
         } else {
             n++;
         }
@@ -325,7 +292,7 @@ DedupSeed *dedup_seed_next(DedupSeed *seed)
     return seed;
 }
 
-static bool seed_is_watching(DedupSeed *seed, Error **errp)
+bool dedup_seed_is_watching(DedupSeed *seed, Error **errp)
 {
     seed_check(seed);
     if (seed->state == DEDUP_SEED_DROPPED) {
@@ -344,7 +311,7 @@ static bool seed_is_watching(DedupSeed *seed, Error **errp)
 bool dedup_seed_clear(DedupSeed *seed, uint64_t offset, uint64_t bytes,
                       Error **errp)
 {
-    if (!seed_is_watching(seed, errp)) {
+    if (!dedup_seed_is_watching(seed, errp)) {
         return false;
     }
     if (!bytes || bytes > seed->size || offset > seed->size - bytes) {
@@ -363,120 +330,6 @@ bool dedup_seed_clear(DedupSeed *seed, uint64_t offset, uint64_t bytes,
     return true;
 }
 
-static bool is_memfd(int fd, Error **errp)
-{
-    /* Only files in memory have seals; others could hold up the main loop */
-    if (fcntl(fd, F_GET_SEALS) < 0) {
-        error_setg(errp, "A bitmap must be a memfd");
-        return false;
-    }
-    return true;
-}
-
-static uint64_t bitmap_bytes(DedupSeed *seed)
-{
-    return DIV_ROUND_UP(DIV_ROUND_UP(seed->size, seed->granularity), 8);
-}
-
-/*
- * Make dirty what @fd does not call proven.  A bitmap's serialization has
- * the very format of @fd.
- */
-static bool merge_not_proven(DedupSeed *seed, int fd, Error **errp)
-{
-    g_autofree uint8_t *buf = g_malloc(CHUNK);
-    uint64_t length = bitmap_bytes(seed);
-    unsigned tail = DIV_ROUND_UP(seed->size, seed->granularity) % 8;
-    BdrvDirtyBitmap *rest;
-    bool ok = true;
-
-    rest = bdrv_create_dirty_bitmap(seed->bs, seed->granularity, NULL, errp);
-    if (!rest) {
-        return false;
-    }
-    bdrv_disable_dirty_bitmap(rest);
-    for (uint64_t done = 0; ok && done < length; done += CHUNK) {
-        uint64_t n = MIN(CHUNK, length - done);
-        int64_t offset = done * 8 * seed->granularity;
-
-        ok = pread(fd, buf, n, done) == n;
-        for (uint64_t i = 0; i < n; i++) {
-            buf[i] = ~buf[i];
-        }
-        if (done + n == length && tail) {
-            buf[n - 1] &= (1 << tail) - 1;
-        }
-        memset(buf + n, 0, CHUNK - n);
-        bdrv_dirty_bitmap_deserialize_part(
-            rest, buf, offset,
-            MIN((int64_t)CHUNK * 8 * seed->granularity, seed->size - offset),
-            false);
-    }
-    if (ok) {
-        bdrv_dirty_bitmap_deserialize_finish(rest);
-        bdrv_dirty_bitmap_merge_internal(seed->bitmap, rest, NULL, true);
-    } else {
-        error_setg(errp, "Reading the bitmap of what is proven failed");
-    }
-    bdrv_release_dirty_bitmap(rest);
-    return ok;
-}
-
-bool dedup_seed_arm(DedupSeed *seed, int proven, uint64_t canary_offset,
-                    const uint8_t *canary, Error **errp)
-{
-    struct stat st;
-
-    if (!seed_is_watching(seed, errp) || !is_memfd(proven, errp)) {
-        return false;
-    }
-    if (fstat(proven, &st) || st.st_size != bitmap_bytes(seed)) {
-        error_setg(errp, "The bitmap of what is proven must have %" PRIu64
-                   " bytes", bitmap_bytes(seed));
-        return false;
-    }
-    if (!QEMU_IS_ALIGNED(canary_offset, DEDUP_SEED_CANARY) ||
-        canary_offset > seed->size - DEDUP_SEED_CANARY) {
-        error_setg(errp, "The canary must be at a multiple of %d in the disk",
-                   DEDUP_SEED_CANARY);
-        return false;
-    }
-    if (!merge_not_proven(seed, proven, errp)) {
-        return false;
-    }
-    bdrv_set_dirty_bitmap(seed->bitmap, canary_offset, DEDUP_SEED_CANARY);
-    seed->canary_offset = canary_offset;
-    memcpy(seed->canary, canary, DEDUP_SEED_CANARY);
-    seed->proven = seed->size - dirty_bytes(seed, seed->bitmap);
-    seed_set_state(seed, DEDUP_SEED_ARMED, 0, NULL);
-    return true;
-}
-
-bool dedup_seed_write_dirty(DedupSeed *seed, int fd, Error **errp)
-{
-    g_autofree uint8_t *buf = g_malloc(CHUNK);
-    uint64_t length = bitmap_bytes(seed);
-
-    if (!seed_is_watching(seed, errp) || !is_memfd(fd, errp)) {
-        return false;
-    }
-    for (uint64_t done = 0; done < length; done += CHUNK) {
-        uint64_t n = MIN(CHUNK, length - done);
-        int64_t offset = done * 8 * seed->granularity;
-
-        bdrv_dirty_bitmap_lock(seed->bitmap);
-        bdrv_dirty_bitmap_serialize_part(
-            seed->bitmap, buf, offset,
-            MIN((int64_t)CHUNK * 8 * seed->granularity, seed->size - offset));
-        bdrv_dirty_bitmap_unlock(seed->bitmap);
-        if (pwrite(fd, buf, n, done) != n) {
-            error_setg(errp, "Writing the bitmap of what is dirty failed");
-            return false;
-        }
-    }
-    return true;
-}
-
 void dedup_seed_figures(DedupSeed *seed, DedupSeedFigures *figures)
 {
     seed_check(seed);
@@ -491,7 +344,7 @@ void dedup_seed_figures(DedupSeed *seed, DedupSeedFigures *figures)
         figures->dirty = seed->dirty;
     }
     if (figures->state < DEDUP_SEED_USED) {
-        figures->dirty = dirty_bytes(seed, seed->bitmap);
+        figures->dirty = dedup_seed_dirty_bytes(seed, seed->bitmap);
     }
 }
 
@@ -500,7 +353,7 @@ void dedup_seed_forget(DedupSeed *seed)
     if (seed->job) {
         seed->forgotten = true;
     } else {
-        seed_free(seed);
+        dedup_seed_free(seed);
     }
 }
 
@@ -510,7 +363,7 @@ void dedup_seed_drop_all(const char *reason)
 
     QLIST_FOREACH(seed, &seeds, next) {
         if (seed_is_live(seed)) {
-            seed_drop(seed, reason);
+            dedup_seed_drop(seed, reason);
         }
     }
 }
@@ -521,7 +374,7 @@ void dedup_seed_drop_node(BlockDriverState *bs, const char *reason)
 
     QLIST_FOREACH(seed, &seeds, next) {
         if (seed->bs == bs && seed_is_live(seed)) {
-            seed_drop(seed, reason);
+            dedup_seed_drop(seed, reason);
         }
     }
 }
@@ -548,194 +401,6 @@ void dedup_seed_resized(BlockDriverState *bs)
     QLIST_FOREACH(seed, &seeds, next) {
         if (seed->bs == bs) {
             qatomic_set(&seed->resized, true);
-        }
-    }
-}
-
-static bool GRAPH_RDLOCK is_below(BlockDriverState *bs, BlockDriverState *top)
-{
-    while (top && top != bs) {
-        top = bdrv_filter_or_cow_bs(top);
-    }
-    return top;
-}
-
-/* Of a disk that a mirror of @bs is about, and that no other job has */
-static DedupSeed *GRAPH_RDLOCK seed_of_mirror(BlockDriverState *bs)
-{
-    DedupSeed *seed;
-
-    QLIST_FOREACH(seed, &seeds, next) {
-        if (!seed->job && ((seed->bs && is_below(seed->bs, bs)) ||
-                           is_below(bs, seed_top(seed)))) {
-            return seed;
-        }
-    }
-    return NULL;
-}
-
-uint32_t dedup_seed_granularity(BlockDriverState *bs)
-{
-    DedupSeed *seed;
-
-    GLOBAL_STATE_CODE();
-    GRAPH_RDLOCK_GUARD_MAINLOOP();
-    seed = seed_of_mirror(bs);
-    return seed ? seed->granularity : 0;
-}
-
-static const char *GRAPH_RDLOCK job_doubt(DedupSeed *seed,
-                                          uint32_t granularity)
-{
-    const char *doubt;
-
-    if (seed->state == DEDUP_SEED_USED) {
-        return "a mirror job has used it before";
-    }
-    doubt = seed_doubt(seed);
-    if (!doubt && seed->state == DEDUP_SEED_WATCHING) {
-        return "the mirror job began before the disk was armed";
-    }
-    if (!doubt && granularity != seed->granularity) {
-        return "the mirror job has another granularity";
-    }
-    return doubt;
-}
-
-static void seed_say(DedupSeed *seed)
-{
-    info_report("Mirror of disk '%s' copies everything: %s", seed->device,
-                seed->reason);
-}
-
-DedupSeed *dedup_seed_take(BlockDriverState *bs, uint32_t granularity)
-{
-    const char *doubt;
-    DedupSeed *seed;
-
-    GLOBAL_STATE_CODE();
-    GRAPH_RDLOCK_GUARD_MAINLOOP();
-    seed = seed_of_mirror(bs);
-    if (!seed) {
-        return NULL;
-    }
-    seed->job = true;
-    if (seed->state != DEDUP_SEED_DROPPED) {
-        doubt = job_doubt(seed, granularity);
-        if (!doubt) {
-            seed_set_state(seed, DEDUP_SEED_USED, seed->size,
-                           "the mirror job has not begun to copy");
-            return seed;
-        }
-        seed_drop(seed, doubt);
-    }
-    seed_say(seed);
-    seed->everything = true;
-    return seed;
-}
-
-static bool coroutine_fn GRAPH_UNLOCKED
-has_canary(DedupSeed *seed, BlockBackend *target)
-{
-    uint8_t *found = blk_blockalign(target, DEDUP_SEED_CANARY);
-    bool same = blk_co_pread(target, seed->canary_offset, DEDUP_SEED_CANARY,
-                             found, 0) >= 0 &&
-                !memcmp(found, seed->canary, DEDUP_SEED_CANARY);
-
-    qemu_vfree(found);
-    return same;
-}
-
-/* Somewhere in a granule that counts as equal, or -1 */
-static int64_t sample_offset(DedupSeed *seed)
-{
-    uint64_t random = (uint64_t)g_random_int() << 32 | g_random_int();
-    int64_t start = QEMU_ALIGN_DOWN(random % seed->size, seed->granularity);
-    int64_t offset;
-
-    bdrv_dirty_bitmap_lock(seed->bitmap);
-    offset = bdrv_dirty_bitmap_next_zero(seed->bitmap, start,
-                                         seed->size - start);
-    bdrv_dirty_bitmap_unlock(seed->bitmap);
-    if (offset < 0) {
-        return -1;
-    }
-    return offset + QEMU_ALIGN_DOWN(g_random_int() % seed->granularity,
-                                    SAMPLE_BYTES);
-}
-
-/* The bit of a write that was under way is set when the write completes */
-static bool coroutine_fn becomes_dirty(DedupSeed *seed, int64_t offset)
-{
-    for (int i = 0; i < WRITE_POLLS; i++) {
-        if (bdrv_dirty_bitmap_get(seed->bitmap, offset)) {
-            return true;
-        }
-        qemu_co_sleep_ns(QEMU_CLOCK_REALTIME, WRITE_POLL_NS);
-    }
-    return false;
-}
-
-/* A sample of what counts as equal is equal, or was written to meanwhile */
-static bool coroutine_fn GRAPH_UNLOCKED
-samples_hold(DedupSeed *seed, BdrvChild *source, BlockBackend *target)
-{
-    uint8_t *here = blk_blockalign(target, SAMPLE_BYTES);
-    uint8_t *there = blk_blockalign(target, SAMPLE_BYTES);
-    bool same = true;
-
-    for (int i = 0; same && i < SAMPLES; i++) {
-        int64_t offset = sample_offset(seed);
-        int64_t bytes = MIN(SAMPLE_BYTES, seed->size - offset);
-
-        if (offset < 0 || bytes <= 0) {
-            continue;
-        }
-        WITH_GRAPH_RDLOCK_GUARD() {
-            same = bdrv_co_pread(source, offset, bytes, here, 0) >= 0;
-        }
-        same = same && blk_co_pread(target, offset, bytes, there, 0) >= 0 &&
-               (!memcmp(here, there, bytes) || becomes_dirty(seed, offset));
-    }
-    qemu_vfree(here);
-    qemu_vfree(there);
-    return same;
-}
-
-void coroutine_fn GRAPH_UNLOCKED
-dedup_seed_co_apply(DedupSeed *seed, BdrvChild *source, BlockBackend *target,
-                    BdrvDirtyBitmap *dirty, int64_t length)
-{
-    const char *doubt = NULL;
-
-    if (!seed->everything) {
-        if (qatomic_read(&seed->resized) || seed->size != length) {
-            doubt = "the disk was resized";
-        } else if (!has_canary(seed, target)) {
-            doubt = "the target is not the one that was filled";
-        } else if (!samples_hold(seed, source, target)) {
-            doubt = "a block that was proven differs in the target";
-        }
-        if (doubt) {
-            seed_set_state(seed, DEDUP_SEED_DROPPED, seed->size, doubt);
-            seed_say(seed);
-        }
-    }
-    if (seed->everything || doubt) {
-        bdrv_set_dirty_bitmap(dirty, 0, length);
-    } else {
-        bdrv_dirty_bitmap_merge_internal(dirty, seed->bitmap, NULL, true);
-        seed_set_state(seed, DEDUP_SEED_USED, dirty_bytes(seed, dirty), NULL);
-    }
-}
-
-void dedup_seed_end(DedupSeed *seed)
-{
-    if (seed) {
-        seed->job = false;
-        seed_release(seed);
-        if (seed->forgotten) {
-            seed_free(seed);
         }
     }
 }
