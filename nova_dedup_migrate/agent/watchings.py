@@ -16,9 +16,10 @@
 A disk that is not to be built after all is released: its mirror is then an
 ordinary one.  As soon as its manifest was read that is not possible.
 
-The watch of a replica goes on between two refreshes, and the migration
-resumes it.  Its token is in QEMU only, so it also does if this agent is
-restarted meanwhile, and does not if QEMU is.
+The watch of a replica goes on between two refreshes.  Its token is in QEMU
+only, so it also does if this agent is restarted meanwhile, and does not if
+QEMU is.  Mirrors that nothing has prepared ignore it, a live snapshot's for
+example.  The migration to the replica's host claims it.
 
 A watch has one reader: a clearing by one that was given up, after the next
 has read the range, would lose the writes between them.
@@ -135,9 +136,10 @@ class Watchings:
 
     def _replace(self, key: tuple[str, str], found: Watching
                  ) -> list[Watching]:
-        """Keep one; return those whose watch QEMU has forgotten for it.
+        """Keep one; return what there was of the disk.
 
-        These are what was there of the disk, of this or another migration.
+        Of this or another migration, or of a replica: its watch goes on, and
+        the next refresh resumes it.
         """
         with self._guard:
             gone = {
@@ -230,7 +232,7 @@ class Watching:
                 reason='the guest has no such disk') from None
         before = _resumed(guest, device, resume) if resume else None
         self.resumed = before is not None
-        self.watch = before or guest.watch_disk(device)
+        self.watch = _watch(guest, device, before, replica)
         self._export = exports.Export(
             lambda: guest.exported_disk(self.watch.node_name))
         self._above_base = above_base
@@ -364,10 +366,27 @@ def _name(watch: watching.DiskWatch) -> str:
     return hashlib.sha256(watch.token.encode()).hexdigest()
 
 
+def _watch(guest: hypervisor.Guest, device: str,
+           before: watching.DiskWatch | None, replica: bool
+           ) -> watching.DiskWatch:
+    """Have QEMU watch a disk, for a replica or for a migration.
+
+    :param before: the replica's watch that is to go on
+    """
+    if replica:
+        return before or guest.watch_disk(device, recorder=watching.REPLICA)
+    if before:
+        # Not later: the destination may fill its file as soon as it knows.
+        return guest.claim_disk(before.token)
+    return guest.watch_disk(device)
+
+
 def _resumed(guest: hypervisor.Guest, device: str, name: str
              ) -> watching.DiskWatch | None:
+    """Return a replica's watch that no migration has claimed."""
     for each in guest.disk_watches():
         if (each.device == device and each.state == watching.WATCHING
+                and each.recorder == watching.REPLICA
                 and _name(each) == name):
             return each
     return None

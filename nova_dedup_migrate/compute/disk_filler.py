@@ -178,7 +178,7 @@ class DiskFiller:
                    for target, file in self._files.items()}
         found: dict[str, tuple[int | None, str]] = {}
         for watch in self._guest.disk_watches():
-            if watch.device not in targets:
+            if watch.device not in targets or watch.recorder:
                 continue
             if watch.state == watching.DROPPED:
                 found[targets[watch.device]] = None, watch.reason or ''

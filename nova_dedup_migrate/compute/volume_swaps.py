@@ -112,6 +112,7 @@ class VolumeSwaps:
         for one in found:
             try:
                 swap_recovery.settle(self._driver, one)
+                self._forget(one)
                 self._operations.end(one, 'settled after a restart of '
                                      'nova-compute')
             except Exception:
@@ -124,6 +125,21 @@ class VolumeSwaps:
                 CONF.dedup_migrate.volume_watch_interval or None):
             if self.enabled:
                 self.watch_all()
+
+    def _forget(self, swap: operations.Swap) -> None:
+        """Have QEMU forget the watch that an interrupted fill has claimed.
+
+        The copy is over, and nobody uses what was filled.
+        """
+        with contextlib.suppress(base_errors.DedupMigrateError, LookupError,
+                                 exception.NovaException):
+            guest = guests.open_guest(
+                self._driver._host, objects.Instance.get_by_uuid(
+                    nova_context.get_admin_context(), swap.instance))
+            device = guest.disks().get(swap.disk)
+            for watch in guest.disk_watches():
+                if watch.device == device and watch.recorder is None:
+                    guest.drop_disk(watch.token)
 
     # Recording
 

@@ -241,17 +241,31 @@ class Guest(abc.ABC):
     # Disks that are mirrored: hypervisor.watching
 
     @abc.abstractmethod
-    def watch_disk(self, device: str, granularity: int | None = None
-                   ) -> watching.DiskWatch:
+    def watch_disk(self, device: str, granularity: int | None = None,
+                   recorder: str | None = None) -> watching.DiskWatch:
         """Record writes to a disk; at first all of it is dirty.
 
-        What was known of the disk before is forgotten.
+        The watch that the disk had for the same recorder, or for a mirror,
+        is forgotten.
 
         :param device: as disks() has it
         :param granularity: bytes, a power of 2 from 4 KiB to 1 MiB;
             default 32 KiB
-        :raises QmpError: it is encrypted, shareable or inactive
+        :param recorder: who records writes without a mirror in view, such
+            as watching.REPLICA; None: the watch is for the next mirror
+        :raises QmpError: it is encrypted, shareable or inactive, or QEMU is
+            too old to know recorders
         :raises DedupNotSupported: as all methods below
+        """
+
+    @abc.abstractmethod
+    def claim_disk(self, token: str) -> watching.DiskWatch:
+        """Have the next mirror of the disk take a recorder's watch.
+
+        Before anybody writes to its target: a mirror that ignores the watch
+        leaves out what is not allocated at the source.
+
+        :raises QmpError: the watch was dropped, or is armed
         """
 
     @abc.abstractmethod

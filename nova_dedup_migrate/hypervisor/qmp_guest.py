@@ -222,12 +222,19 @@ class QmpGuest(base.Guest):
 
     # Disks
 
-    def watch_disk(self, device: str, granularity: int | None = None
-                   ) -> watching.DiskWatch:
-        arguments = {} if granularity is None else {
-            'granularity': granularity}
+    def watch_disk(self, device: str, granularity: int | None = None,
+                   recorder: str | None = None) -> watching.DiskWatch:
+        arguments: dict[str, object] = {}
+        if granularity is not None:
+            arguments['granularity'] = granularity
+        if recorder is not None:
+            arguments['recorder'] = recorder
         return watching.DiskWatch.from_qmp(self._dedup(
             'x-dedup-disk-watch', device=device, **arguments))
+
+    def claim_disk(self, token: str) -> watching.DiskWatch:
+        return watching.DiskWatch.from_qmp(self._dedup(
+            'x-dedup-disk-claim', token=token))
 
     def clear_disk(self, token: str, offset: int, length: int) -> None:
         self._dedup('x-dedup-disk-clear', token=token, offset=offset,

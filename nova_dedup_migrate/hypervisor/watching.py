@@ -7,6 +7,8 @@ meaning are those of the QMP schema, qemu/src/qapi/dedup.json, with '_' for
 
 ========================  =================================================
 watch_disk                all of the disk is dirty
+claim_disk                of a recorder's watch: before anybody writes to the
+                          target of a mirror
 clear_disk                of a range, always before it is read
                           (disk_export.exported)
 arm_disk                  with the bitmap of what the target was proven to
@@ -32,8 +34,11 @@ if typing.TYPE_CHECKING:
 CANARY = 512
 WATCHING, ARMED, USED, DROPPED = STATES = (
     'watching', 'armed', 'used', 'dropped')
+#: Who records writes without a mirror in view: of disks that have a replica,
+#: and of volumes that have backups.
+REPLICA, VOLUME = 'replica', 'volume'
 #: MAX_SEEDS of QEMU.
-_MAX_WATCHES = 64
+_MAX_WATCHES = 128
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +49,8 @@ class DiskWatch:
     :ivar device: the disk, as Guest.disks names it
     :ivar state: one of STATES
     :ivar reason: why it was dropped, or why the last mirror did not use it
+    :ivar recorder: REPLICA or VOLUME: mirrors ignore the watch; None: it is
+        for the next mirror
     :ivar proven: what a mirror did not have to copy when it was armed
     :ivar dirty: what a mirror would copy now, or began with
     :ivar written: of dirty, what was proven and is written to since
@@ -56,6 +63,7 @@ class DiskWatch:
     size: int
     granularity: int
     reason: str | None = None
+    recorder: str | None = None
     proven: int = 0
     dirty: int = 0
     written: int = 0

@@ -6,6 +6,7 @@
     blocks not written since the watch began: their SHA-256, as the backup
         has them, are the manifest
     some of them are read from the volume and compared
+    claim: the next mirror job copies everything, if it is not armed by then
     each is written to the new volume, read back and compared: proven
     arm: the mirror job copies what is written or not proven
 
@@ -96,6 +97,8 @@ def fill(guest: hypervisor.Guest, record: watches.Record,
     limits = limits or rebuild.Limits()
     sampled = _compare(guest, watch, source, record, backup_id,
                        _numbers(clean, everything), limits.seconds)
+    # From now on somebody writes to the new volume.
+    guest.claim_disk(watch.token)
     build = rebuild.Rebuild(
         rebuild.Disk(image, watch.size, journal,
                      hashlib.sha256(watch.token.encode()).digest(),

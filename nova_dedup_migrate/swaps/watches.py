@@ -148,7 +148,7 @@ def begin(guest: hypervisor.Guest, device: str, find: Any
     :raises HypervisorError: QEMU does not do it
     :raises BackupError: the backups are not known
     """
-    watch = guest.watch_disk(device)
+    watch = guest.watch_disk(device, recorder=watching.VOLUME)
     try:
         guest.clear_disk(watch.token, 0, watch.size)
         # Only now: one that is begun in between must be known.

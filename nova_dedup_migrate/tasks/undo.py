@@ -30,12 +30,13 @@ def drop_map(guest: hypervisor.Guest) -> None:
 
 
 def forget_disks(guest: hypervisor.Guest) -> None:
-    """Have QEMU watch no disk any more.
+    """Have QEMU watch no disk for a mirror any more.
 
     The guest has stayed, so the target of whatever was built is removed.
     """
     for watch in guest.disk_watches():
-        guest.drop_disk(watch.token)
+        if watch.recorder is None:
+            guest.drop_disk(watch.token)
 
 
 _HANDLERS: dict[str, Callable[[hypervisor.Guest], None]] = {

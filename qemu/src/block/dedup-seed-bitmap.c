@@ -80,6 +80,11 @@ bool dedup_seed_arm(DedupSeed *seed, int proven, uint64_t canary_offset,
     if (!dedup_seed_is_watching(seed, errp) || !is_memfd(proven, errp)) {
         return false;
     }
+    if (seed->recorder) {
+        error_setg(errp, "The watch of device '%s' only records writes: claim "
+                   "it before its target is filled", seed->device);
+        return false;
+    }
     if (fstat(proven, &st) || st.st_size != bitmap_bytes(seed)) {
         error_setg(errp, "The bitmap of what is proven must have %" PRIu64
                    " bytes", bitmap_bytes(seed));

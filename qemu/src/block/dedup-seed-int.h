@@ -13,6 +13,7 @@
 struct DedupSeed {
     QLIST_ENTRY(DedupSeed) next;
     char *token, *device, *node;
+    char *recorder;             /* NULL: it is for a mirror */
     DeviceState *dev;           /* only compared */
     BlockDriverState *bs;       /* NULL: it was closed */
     BdrvDirtyBitmap *bitmap;    /* NULL: released */

@@ -28,14 +28,18 @@ static bool GRAPH_RDLOCK is_below(BlockDriverState *bs, BlockDriverState *top)
     return top;
 }
 
-/* Of a disk that a mirror of @bs is about, and that no other job has */
+/*
+ * Of a disk that a mirror of @bs is about, and that no other job has.  Nobody
+ * has filled a target for one that only records writes.
+ */
 static DedupSeed *GRAPH_RDLOCK seed_of_mirror(BlockDriverState *bs)
 {
     DedupSeed *seed;
 
     for (seed = dedup_seed_next(NULL); seed; seed = dedup_seed_next(seed)) {
-        if (!seed->job && ((seed->bs && is_below(seed->bs, bs)) ||
-                           is_below(bs, dedup_seed_top(seed)))) {
+        if (!seed->job && !seed->recorder &&
+            ((seed->bs && is_below(seed->bs, bs)) ||
+             is_below(bs, dedup_seed_top(seed)))) {
             return seed;
         }
     }

@@ -33,6 +33,17 @@
  * before the first write to the target, when an ordinary mirror is still
  * possible.
  *
+ * Watches that no mirror takes.  Somebody may record writes without a mirror in
+ * view, to keep a copy current or to know what is newer than a backup.  Nobody
+ * writes to the target of whatever mirror begins meanwhile, so it is an
+ * ordinary one, and the recorder's watch goes on.  It becomes that for the next
+ * mirror when it is claimed, which is before anybody writes to the target:
+ *
+ *   watch (recorder)    mirrors ignore it
+ *   claim               the next mirror takes it: everything, if nothing is
+ *     fill the target   armed by then
+ *   arm
+ *
  * When in doubt, everything.  A seed is for one job.  If anything is in
  * doubt, or nothing was armed, the job copies all of the disk, and the reason
  * is kept until the seed is forgotten.  All is more than an ordinary mirror
@@ -46,6 +57,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/id.h"
 #include "qemu/lockable.h"
 #include "qemu/main-loop.h"
 #include "qemu/uuid.h"
@@ -55,7 +67,7 @@
 #include "system/block-backend.h"
 #include "dedup-seed-int.h"
 
-#define MAX_SEEDS       64
+#define MAX_SEEDS       128
 /* 32 MiB of bitmap: 8 TiB of granules of 32 KiB */
 #define MAX_GRANULES    (1ull << 28)
 
@@ -109,6 +121,7 @@ void dedup_seed_free(DedupSeed *seed)
     g_free(seed->token);
     g_free(seed->device);
     g_free(seed->node);
+    g_free(seed->recorder);
     g_free(seed->layers);
     g_free(seed->reason);
     g_free(seed);
@@ -187,15 +200,40 @@ static void seed_check(DedupSeed *seed)
     }
 }
 
+/* Forget the watch of a disk for a recorder, or a mirror if that is NULL */
+static void forget_watch(BlockDriverState *bs, const char *device,
+                         const char *recorder)
+{
+    DedupSeed *seed, *next;
+
+    QLIST_FOREACH_SAFE(seed, &seeds, next, next) {
+        if (!seed->job && (seed->bs == bs || !strcmp(seed->device, device)) &&
+            !g_strcmp0(seed->recorder, recorder)) {
+            dedup_seed_free(seed);
+        }
+    }
+}
+
+static unsigned count_seeds(void)
+{
+    DedupSeed *seed;
+    unsigned n = 0;
+
+    QLIST_FOREACH(seed, &seeds, next) {
+        n++;
+    }
+    return n;
+}
+
 DedupSeed *dedup_seed_watch(BlockBackend *blk, const char *device,
-                            uint32_t granularity, Error **errp)
+                            uint32_t granularity, const char *recorder,
+                            Error **errp)
 {
     g_autoptr(GString) layers = g_string_new(NULL);
     BdrvDirtyBitmap *bitmap;
     BlockDriverState *bs;
-    DedupSeed *seed, *next;
+    DedupSeed *seed;
     uint64_t perm, shared;
-    unsigned n = 0;
     QemuUUID uuid;
 
     GLOBAL_STATE_CODE();
@@ -213,6 +251,12 @@ DedupSeed *dedup_seed_watch(BlockBackend *blk, const char *device,
                    DEDUP_SEED_MIN_GRANULARITY, DEDUP_SEED_MAX_GRANULARITY);
         return NULL;
     }
+    if (recorder && (!id_wellformed(recorder) ||
+                     strlen(recorder) > DEDUP_SEED_RECORDER)) {
+        error_setg(errp, "A recorder must be an ID of at most %d characters",
+                   DEDUP_SEED_RECORDER);
+        return NULL;
+    }
     if (bdrv_is_inactive(bs)) {
         error_setg(errp, "The disk of device '%s' is inactive", device);
         return NULL;
@@ -228,15 +272,9 @@ DedupSeed *dedup_seed_watch(BlockBackend *blk, const char *device,
                    "write to it unseen", device);
         return NULL;
     }
-    QLIST_FOREACH_SAFE(seed, &seeds, next, next) {
-        if (!seed->job && (seed->bs == bs || !strcmp(seed->device, device))) {
-            dedup_seed_free(seed);
-        } else {
-            n++;
-        }
-    }
-    if (n >= MAX_SEEDS) {
-        error_setg(errp, "%d disks are watched already", MAX_SEEDS);
+    forget_watch(bs, device, recorder);
+    if (count_seeds() >= MAX_SEEDS) {
+        error_setg(errp, "There are %d watches already", MAX_SEEDS);
         return NULL;
     }
     bitmap = bdrv_create_dirty_bitmap(bs, granularity, NULL, errp);
@@ -259,6 +297,7 @@ DedupSeed *dedup_seed_watch(BlockBackend *blk, const char *device,
     seed->token = qemu_uuid_unparse_strdup(&uuid);
     seed->device = g_strdup(device);
     seed->node = g_strdup(bdrv_get_node_name(bs));
+    seed->recorder = g_strdup(recorder);
     seed->dev = blk_get_attached_dev(blk);
     seed->bs = bs;
     seed->bitmap = bitmap;
@@ -308,6 +347,18 @@ bool dedup_seed_is_watching(DedupSeed *seed, Error **errp)
     return true;
 }
 
+bool dedup_seed_claim(DedupSeed *seed, Error **errp)
+{
+    if (!dedup_seed_is_watching(seed, errp)) {
+        return false;
+    }
+    if (seed->recorder) {
+        forget_watch(seed->bs, seed->device, NULL);
+        g_clear_pointer(&seed->recorder, g_free);
+    }
+    return true;
+}
+
 bool dedup_seed_clear(DedupSeed *seed, uint64_t offset, uint64_t bytes,
                       Error **errp)
 {
@@ -335,6 +386,7 @@ void dedup_seed_figures(DedupSeed *seed, DedupSeedFigures *figures)
     seed_check(seed);
     *figures = (DedupSeedFigures) {
         .token = seed->token, .device = seed->device, .node = seed->node,
+        .recorder = seed->recorder,
         .size = seed->size, .granularity = seed->granularity,
         .proven = seed->proven,
     };

@@ -166,13 +166,21 @@ class Rig:
         watch = self.watch()
         return self.arm(watch, self.fill(watch, **given))
 
-    def watch(self):
+    def watch(self, recorder=None):
         (device,) = self.source.disks().values()
-        return self.source.watch_disk(device)
+        return self.source.watch_disk(device, recorder=recorder)
 
-    def query(self):
-        (found,) = self.source.disk_watches()
+    def query(self, token=None):
+        """Return the only DiskWatch, or that with a token."""
+        (found,) = (watch for watch in self.source.disk_watches()
+                    if token in (None, watch.token))
         return found
+
+    def dirty(self, watch):
+        """Return the numbers of granules that are dirty."""
+        bits = int.from_bytes(self.source.dirty_granules(watch), 'little')
+        return [number for number in range(watch.granules)
+                if bits >> number & 1]
 
     # Mirroring
 

@@ -4,6 +4,7 @@
 Every byte of the mirrored disk is compared at the end.
 """
 
+import json
 import os
 import signal
 import threading
@@ -17,10 +18,12 @@ from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import errors as storage_errors
 from nova_dedup_migrate.storage import order
 from nova_dedup_migrate.storage import scan
+from nova_dedup_migrate.tests.functional.disks import built
 from nova_dedup_migrate.tests.functional.disks import case
 from nova_dedup_migrate.tests.functional.disks import kept
 from nova_dedup_migrate.tests.functional.disks import rig
 from nova_dedup_migrate.tests.unit.tasks import fakes
+from testkit import direct
 from testkit import spec
 
 GRANULE = rig.GRANULE
@@ -241,6 +244,93 @@ class KeptTest(kept.KeptCase):
         self.assertEqual([3 * GRANULE], self.read)
         self.assert_current()
         self.write(50, 10)
+        self.assertEqual([], self.migrate()[1])
+
+    def snapshot(self):
+        """Mirror the disk as a live snapshot does; nothing prepares that."""
+        snapshot = self.raw('snapshot.img')
+        self.rig_.destination = direct.DirectGuest(
+            spec.GuestSpec(binary=self.binary, memory_mib=32, extra_args=[
+                '-blockdev', json.dumps({
+                    'driver': 'file', 'filename': str(snapshot),
+                    'node-name': 'disk0-format'})]),
+            self.temporary_dir(), 'snapshot')
+        self.addCleanup(self.rig_.destination.destroy)
+        self.rig_.start_target()
+        mark = self.rig_.begin_mirror()
+        self.rig_.ready(mark)
+        self.write(14, 6)
+        self.rig_.finish_mirror(mark)
+        self.rig_.destination.destroy()
+        self.assertTrue(snapshot.read_bytes() ==
+                        (self.directory / 'source.img').read_bytes())
+
+    def test_live_snapshot(self):
+        """The record of writes goes on."""
+        self.flat()
+        there = self.rig_.destination
+        self.prepare()
+        self.write(12, 5)
+        self.snapshot()
+        self.read.clear()
+        self.refresh()
+        self.assertEqual([2 * GRANULE], self.read)
+        self.assert_current()
+        self.rig_.destination = there
+        self.assertEqual([], self.migrate()[1])
+
+    def test_migration_that_nothing_has_prepared(self):
+        """A replica does not make it copy what is in the base."""
+        self.overlay()
+        self.write(3, 5)
+        self.prepare()
+        self.write(9, 8)
+        self.rig_.start_target()
+        mark = self.rig_.begin_mirror(sync='top')
+        self.assertLessEqual(self.rig_.ready(mark), 4 * GRANULE)
+        self.rig_.finish_mirror(mark)
+        self.assertEqual('watching', self.rig_.query().state)
+        self.assert_same(self.rig_)
+
+    def test_source_agent_is_killed_in_a_migration(self):
+        """A refresh does not end the watch of a target that was filled."""
+        self.overlay()
+        self.write(3, 5)
+        self.prepare()
+        port = kept.Port(self)
+        port.build('disk0', port.watch('disk0'), 60.0)
+        self.eventually(lambda: port.state('disk0', 1.0).state == 'done',
+                        'the disk is built')
+        port.abort()
+        self.restart_source()
+        self.refresh()
+        self.rig_.start_target()
+        # what a mirror of the overlay alone would leave there
+        with self.rig_.writer() as writer:
+            writer.pwrite(b'w' * GRANULE, 20 * GRANULE)
+        self.rig_.mirror(sync='top')
+        states = {(each.state, each.recorder)
+                  for each in self.rig_.source.disk_watches()}
+        self.assert_same(self.rig_)
+        self.assertEqual({('dropped', None), ('watching', 'replica')},
+                         states)
+
+    def test_failed_migration_to_another_host(self):
+        """The record for the replica goes on."""
+        self.flat()
+        self.prepare()
+        self.write(3, 5)
+        port = built.Port(self)
+        port.build('disk0', port.watch('disk0'), 60.0)
+        self.eventually(lambda: port.state('disk0', 1.0).state == 'done',
+                        'the disk is built')
+        port.abort()
+        port.forget()
+        self.write(4, 5)
+        self.read.clear()
+        self.refresh()
+        self.assertEqual([2 * GRANULE], self.read)
+        self.assert_current()
         self.assertEqual([], self.migrate()[1])
 
     def test_migration_fails(self):

@@ -3,10 +3,12 @@
 
 import os
 import pathlib
+from unittest import mock
 
 from nova_dedup_migrate.backups import objects
 from nova_dedup_migrate.hypervisor import watching
 from nova_dedup_migrate.storage import blocks
+from nova_dedup_migrate.storage import errors as storage_errors
 from nova_dedup_migrate.storage import rebuild
 from nova_dedup_migrate.storage import writer
 from nova_dedup_migrate.storage.sources import backup as backup_source
@@ -108,9 +110,51 @@ class FillTest(case.SeedCase):
         content[::4096] = bytes(len(content[::4096]))
         self.assertRaises(errors.BackupDiffers, self.fill, record,
                           test_backup.Reader(bytes(content)))
-        # Nothing was armed: the mirror has copied everything.
+        # Nothing was written: the mirror is an ordinary one.
         self.one.mirror()
-        self.assertEqual(watching.DROPPED, self.one.query().state)
+        self.assertEqual(watching.WATCHING, self.one.query().state)
+        self.assert_same(self.one)
+
+    def test_a_fill_that_fails(self):
+        """Whatever it left is copied over."""
+        record, reader = self.watch(), self.backup()
+        content = os.urandom(rig.GRANULE)
+
+        def fail(*_args, **_given):
+            with self.target.open('r+b') as file:
+                file.seek(5 * rig.GRANULE)
+                file.write(content)
+            raise storage_errors.TargetFailed(path='x', reason='why')
+
+        with mock.patch.object(rebuild.Rebuild, 'run', fail):
+            self.assertRaises(storage_errors.TargetFailed, self.fill, record,
+                              reader)
+        self.one.mirror()
+        reason = self.one.query().reason
+        self.assert_same(self.one)
+        self.assertIn('before the disk was armed', reason)
+
+    def test_a_volume_that_has_a_replica(self):
+        """Both records go on; the copy begins with that of the volume."""
+        (device,) = self.one.source.disks().values()
+        record, reader = self.watch(), self.backup()
+        replica = self.one.source.watch_disk(device,
+                                             recorder=watching.REPLICA)
+        self.one.source.clear_disk(replica.token, 0, replica.size)
+        self.one.io('write', '-P', 0x22, 5 * rig.GRANULE, 4096)
+        self.fill(record, reader)
+        self.assertLessEqual(self.one.mirror(), 2 * rig.GRANULE)
+        self.assertEqual(watching.USED, self.one.query(record.token).state)
+        self.assertEqual([5], self.one.dirty(replica))
+        self.assert_same(self.one)
+
+    def test_a_replica_of_a_volume_without_backups(self):
+        """Nova's copy is an ordinary one."""
+        (device,) = self.one.source.disks().values()
+        self.one.source.watch_disk(device, recorder=watching.REPLICA)
+        self.one.io('write', '-z', '-u', 0, 40 * rig.GRANULE)
+        self.one.mirror()
+        self.assertEqual(watching.WATCHING, self.one.query().state)
         self.assert_same(self.one)
 
     def test_one_block_of_other_content(self):

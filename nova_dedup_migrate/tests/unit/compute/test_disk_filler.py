@@ -163,11 +163,13 @@ class DiskFillerTest(base.TestCase):
         self.filler.targets()
         self.guest.disk_watches.return_value = tuple(
             watching.DiskWatch(str(number), device, 'node', state, 1 << 30,
-                               32768, reason, dirty=number)
-            for number, (device, state, reason) in enumerate((
-                ('virtio-vda', 'used', None),
-                ('virtio-vdb', 'dropped', 'resized'),
-                ('virtio-vdz', 'used', None))))
+                               32768, reason, recorder, dirty=number)
+            for number, (device, state, reason, recorder) in enumerate((
+                ('virtio-vda', 'used', None, None),
+                ('virtio-vdb', 'dropped', 'resized', None),
+                # of a replica on another host
+                ('virtio-vda', 'dropped', 'layers', watching.REPLICA),
+                ('virtio-vdz', 'used', None, None))))
         self.assertEqual({'vda': (0, ''), 'vdb': (None, 'resized')},
                          self.filler.used())
 

@@ -46,10 +46,11 @@ class Guest:
     def disks(self):
         return {'vdb': 'virtio-disk1'}
 
-    def watch_disk(self, device):
+    def watch_disk(self, device, recorder):
         self.calls.append('watch')
         watch = watching.DiskWatch('token%d' % len(self.calls), device,
-                                   'node', watching.WATCHING, 1 << 20, 32768)
+                                   'node', watching.WATCHING, 1 << 20, 32768,
+                                   recorder=recorder)
         self.watches = [watch]
         return watch
 
@@ -61,7 +62,8 @@ class Guest:
 
     def drop_disk(self, token):
         self.calls.append(('drop', token))
-        self.watches = []
+        self.watches = [watch for watch in self.watches
+                        if watch.token != token]
 
 
 class VolumeSwapsCase(base.TestCase):
@@ -111,6 +113,8 @@ class WatchTest(VolumeSwapsCase):
         self.swaps.watch_all()
         self.assertEqual(['watch', ('clear', 0, 1 << 20), 'find'],
                          self.guest.calls)
+        self.assertEqual([watching.VOLUME], [
+            watch.recorder for watch in self.guest.watches])
         record = self.records.load(fakes.UUID, 'vdb')
         self.assertEqual(
             watches.Record(fakes.UUID, 'vdb', OLD, 'token1', (BACKUP,),
@@ -312,15 +316,38 @@ class FillingTest(VolumeSwapsCase):
         self.fill.assert_not_called()
 
     def test_interrupted_swaps_are_settled_once(self):
+        """Also if the instance is not here any more."""
         with self.swapping():
             pass
         settle = self.patched(swap_recovery, 'settle')
+        self.patched(objects.Instance, 'get_by_uuid',
+                     side_effect=exception.InstanceNotFound(
+                         instance_id=fakes.UUID))
         self.swaps.stop()
         self.swaps._work()
         settle.assert_called_once()
         self.assertEqual(operations.ENDED, self.operation().phase)
         self.swaps._work()
         settle.assert_called_once()
+
+    def test_what_an_interrupted_fill_has_claimed_is_forgotten(self):
+        with self.swapping():
+            pass
+        self.guest.calls.clear()
+        self.guest.watches = [
+            watching.DiskWatch(str(number), device, 'node',
+                               watching.WATCHING, 1 << 20, 32768,
+                               recorder=recorder)
+            for number, (device, recorder) in enumerate((
+                ('virtio-disk1', watching.REPLICA), ('virtio-disk1', None),
+                ('virtio-disk0', None)))]
+        self.patched(swap_recovery, 'settle')
+        self.patched(objects.Instance, 'get_by_uuid',
+                     return_value=self.instance)
+        self.swaps.stop()
+        self.swaps._work()
+        self.assertEqual([('drop', '1')], self.guest.calls)
+        self.assertEqual(operations.ENDED, self.operation().phase)
 
     def test_what_cannot_be_settled_stays(self):
         with self.swapping():

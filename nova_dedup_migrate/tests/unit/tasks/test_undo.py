@@ -4,6 +4,7 @@ from unittest import mock
 from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import statistics
+from nova_dedup_migrate.hypervisor import watching
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.tasks import undo
 from nova_dedup_migrate.tests import base
@@ -55,6 +56,16 @@ class UndoTest(base.TestCase):
         self.tracking(True)
         self.assertEqual([], self.undo(operations.UNDO_MAP))
         self.guest.track_dedup.assert_not_called()
+
+    def test_disks(self):
+        """Those that are not for a mirror go on."""
+        self.guest.disk_watches.return_value = tuple(
+            watching.DiskWatch(token, 'disk0', 'node', watching.WATCHING,
+                               1 << 20, 32768, recorder=recorder)
+            for token, recorder in (('1', watching.VOLUME), ('2', None),
+                                    ('3', watching.REPLICA)))
+        self.assertEqual([], self.undo(operations.UNDO_DISKS))
+        self.guest.drop_disk.assert_called_once_with('2')
 
     def test_newest_first(self):
         self.assertEqual([], self.undo(operations.UNDO_MAP,

@@ -13,6 +13,7 @@
 #include "block/graph-lock.h"
 
 #define DEDUP_SEED_CANARY           512
+#define DEDUP_SEED_RECORDER         32  /* characters */
 #define DEDUP_SEED_GRANULARITY      32768
 #define DEDUP_SEED_MIN_GRANULARITY  4096
 #define DEDUP_SEED_MAX_GRANULARITY  (1024 * 1024)
@@ -28,7 +29,8 @@ typedef enum DedupSeedState {
 
 typedef struct DedupSeedFigures {
     DedupSeedState state;
-    const char *token, *device, *node, *reason;     /* @reason may be NULL */
+    const char *token, *device, *node;
+    const char *reason, *recorder;      /* may be NULL */
     int64_t size;               /* bytes, like all that follows */
     uint32_t granularity;
     int64_t proven;             /* when it was armed */
@@ -38,11 +40,15 @@ typedef struct DedupSeedFigures {
 /* What follows is for the main loop, under the BQL. */
 
 /*
- * Watch the node that guest device @device writes to.  A watch it had is
- * forgotten.  NULL, with an error, if the disk cannot be watched.
+ * Watch the node that guest device @device writes to, for the next mirror, or
+ * for @recorder if it is not NULL.  The watch that the disk had for the same
+ * is forgotten.  NULL, with an error, if the disk cannot be watched.
  */
 DedupSeed *dedup_seed_watch(BlockBackend *blk, const char *device,
-                            uint32_t granularity, Error **errp);
+                            uint32_t granularity, const char *recorder,
+                            Error **errp);
+/* The target of the next mirror is about to be filled */
+bool dedup_seed_claim(DedupSeed *seed, Error **errp);
 DedupSeed *dedup_seed_by_token(const char *token, Error **errp);
 DedupSeed *dedup_seed_next(DedupSeed *seed);        /* NULL: the first one */
 /* A range of whole granules is about to be read */
@@ -74,7 +80,7 @@ void dedup_seed_resized(BlockDriverState *bs);
 
 /* Of the seed that a mirror of @bs would take, or 0.  BQL. */
 uint32_t dedup_seed_granularity(BlockDriverState *bs);
-/* A mirror job begins.  NULL: nobody has watched the disk.  BQL. */
+/* A mirror job begins.  NULL: nobody has filled its target.  BQL. */
 DedupSeed *dedup_seed_take(BlockDriverState *bs, uint32_t granularity);
 /* Make what is to be copied dirty */
 void coroutine_fn GRAPH_UNLOCKED

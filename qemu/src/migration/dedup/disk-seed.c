@@ -33,6 +33,7 @@ static DedupDiskInfo *disk_info(DedupSeed *seed)
     info->node_name = g_strdup(f.node);
     info->state = states[f.state];
     info->reason = g_strdup(f.reason);
+    info->recorder = g_strdup(f.recorder);
     info->size = f.size;
     info->granularity = f.granularity;
     info->proven = f.proven;
@@ -44,7 +45,8 @@ static DedupDiskInfo *disk_info(DedupSeed *seed)
 }
 
 DedupDiskInfo *qmp_x_dedup_disk_watch(const char *device, bool has_granularity,
-                                      uint32_t granularity, Error **errp)
+                                      uint32_t granularity,
+                                      const char *recorder, Error **errp)
 {
     BlockBackend *blk = dedup_blk_by_device(device, errp);
     DedupSeed *seed;
@@ -54,8 +56,15 @@ DedupDiskInfo *qmp_x_dedup_disk_watch(const char *device, bool has_granularity,
     }
     seed = dedup_seed_watch(blk, device,
                             has_granularity ? granularity :
-                            DEDUP_SEED_GRANULARITY, errp);
+                            DEDUP_SEED_GRANULARITY, recorder, errp);
     return seed ? disk_info(seed) : NULL;
+}
+
+DedupDiskInfo *qmp_x_dedup_disk_claim(const char *token, Error **errp)
+{
+    DedupSeed *seed = dedup_seed_by_token(token, errp);
+
+    return seed && dedup_seed_claim(seed, errp) ? disk_info(seed) : NULL;
 }
 
 void qmp_x_dedup_disk_clear(const char *token, uint64_t offset,

@@ -145,5 +145,11 @@ class DedupSuite(suite.Suite):
             bytes(watching.CANARY))
         self.assertEqual((watching.ARMED, watch.granularity),
                          (armed.state, armed.dirty))
-        guest.drop_disk(watch.token)
+        recorded = guest.watch_disk(device, recorder=watching.REPLICA)
+        self.assertEqual(watching.REPLICA, recorded.recorder)
+        self.assertCountEqual((armed, recorded), guest.disk_watches())
+        # takes the place of the other
+        claimed = guest.claim_disk(recorded.token)
+        self.assertEqual((claimed,), guest.disk_watches())
+        guest.drop_disk(claimed.token)
         self.assertEqual((), guest.disk_watches())
