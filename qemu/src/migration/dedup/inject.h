@@ -20,6 +20,7 @@ typedef struct DedupInject {
     uint32_t window;            /* outstanding records at most; 0: as usual */
     uint32_t hold_below_ms;     /* downtime limit that allows a switch-over */
     uint32_t hold_postcopy_ms;  /* post-copy takes so long, at least */
+    uint32_t hold_limit_us;     /* abort if a lock is held longer, hold.h */
     uint32_t compress_delay_us; /* a page, once a batch has been copied */
     uint32_t inflate_delay_us;  /* a page, before a batch is placed */
     bool no_answers;            /* never answer */
@@ -35,6 +36,8 @@ typedef struct DedupInject {
     bool no_quiesce;            /* BREAKS: read metadata of inactive images */
     bool no_epoch;              /* BREAKS: late records overwrite content */
     bool trust_acks;            /* BREAKS: stale answers count */
+    bool no_bounds;             /* do at once what is done in pieces */
+    bool zero_records;          /* records for zero pages, too */
     bool no_compare;            /* BREAKS: any hint sampled is valid */
     bool no_inflate_wait;       /* BREAKS: likewise at the destination */
     bool read_log;              /* as with KVM, which has a log of its own */
