@@ -20,6 +20,7 @@
 
 DedupInject dedup_inject;
 static uint64_t dirty;
+static unsigned long dirty_map[PAGES / 64];
 
 void dedup_ram_free(DedupRam *dr)
 {
@@ -29,6 +30,21 @@ void dedup_ram_free(DedupRam *dr)
 void ram_dedup_set_dirty(RAMBlock *rb, unsigned long page)
 {
     dirty++;
+}
+
+/* As in 0003-source.patch */
+uint64_t ram_dedup_set_all_dirty(RAMBlock *rb, unsigned long *pages)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < PAGES / 64; i++) {
+        if (pages[i]) {
+            dirty_map[i] |= pages[i];
+            n += __builtin_popcountl(pages[i]);
+            pages[i] = 0;
+        }
+    }
+    return n;
 }
 
 /* What the queue of records calls; they are superseded, all but every other */
@@ -66,7 +82,7 @@ static double now_ms(void)
     return t.tv_sec * 1e3 + t.tv_nsec / 1e6;
 }
 
-/* One record is never answered, all others are, but for the last thousand */
+/* One record is never answered, all others are, but for the last million */
 static void records(unsigned long n)
 {
     static DedupOutstanding o;
@@ -83,7 +99,7 @@ static void records(unsigned long n)
     dedup_outstanding_add(&o, &dr, 0);
     for (unsigned long i = 1; i < n; i++) {
         dedup_outstanding_add(&o, &dr, 1 + i % (PAGES - 1));
-        if (i < n - 1000) {
+        if (i < n - PAGES) {
             dedup_outstanding_settle(&o, o.newest, &page);
         }
     }
@@ -91,7 +107,7 @@ static void records(unsigned long n)
         bytes += o.ring[i] ? DEDUP_RING_CHUNK * sizeof(*o.ring[i]) : 0;
     }
     start = now_ms();
-    dedup_outstanding_redirty(&o);
+    dedup_outstanding_pay(&o);
     printf("redirty %.3f ms\n", now_ms() - start);
     printf("record-memory %.1f MiB\n", bytes / 1048576.0);
     dedup_outstanding_free(&o);

@@ -13,6 +13,8 @@
 #define PAGES 1000
 #define SECOND 1000000
 
+DedupInject dedup_inject;
+
 static DedupDeferred d;
 static RAMBlock block;
 static DedupRam ram;

@@ -114,6 +114,21 @@ static void empty(void)
     dedup_extents_free(&x);
 }
 
+/* The leaves, and what has them */
+static void discarded(void)
+{
+    GPtrArray *rubbish = g_ptr_array_new_with_free_func(g_free);
+
+    begin();
+    for (unsigned i = 0; i < SECTORS / 2; i++) {
+        SUB(add(2 * i, 1, (uint64_t)i << 20, 0, 0));
+    }
+    CHECK(x.nleaves > 0);
+    dedup_extents_discard(&x, rubbish);
+    CHECK(rubbish->len > 1 && x.n == 0 && x.nleaves == 0 && !x.leaves);
+    g_ptr_array_unref(rubbish);
+}
+
 static void overlap_kinds(void)
 {
     begin();
@@ -267,6 +282,7 @@ static void leaves_counted(void)
 int main(void)
 {
     RUN(empty);
+    RUN(discarded);
     RUN(overlap_kinds);
     RUN(neighbours_merge);
     RUN(random_model);

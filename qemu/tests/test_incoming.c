@@ -175,10 +175,10 @@ static void discarded(void)
     begin();
     CHECK(record(1, 3) == 0 && record(2, 9) == 0);
     dedup_incoming_stop();
-    dedup_incoming_discard(&blocks[0], 0, 4 << 12);
+    dedup_incoming_discard(blocks[0].idstr, 0, 4 << 12);
     CHECK(stat64_get(&dedup_in.live) == 1);
     CHECK(dedup_incoming_finish() == -EINVAL);
-    dedup_incoming_discard(&blocks[0], 8 << 12, UINT64_MAX / 2);
+    dedup_incoming_discard(blocks[0].idstr, 8 << 12, UINT64_MAX / 2);
     CHECK(dedup_incoming_finish() == 0);
     dedup_incoming_cleanup();
 }

@@ -168,7 +168,7 @@ static void older(void)
     advised(DEDUP_SETUP_LAZY);
     CHECK(record(1, 3) == 0);
     dedup_incoming_stop();
-    dedup_incoming_discard(&blocks[0], 0, RAM_PAGES << 12);
+    dedup_incoming_discard(blocks[0].idstr, 0, RAM_PAGES << 12);
     CHECK(dedup_incoming_listen() == 0);
     place(0);
     CHECK(memory[3][0] == 0 && nanswers == 0);

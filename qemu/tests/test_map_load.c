@@ -11,6 +11,8 @@
 #include "map-format.h"
 
 #define TEST_GROUP "map-load"
+DedupInject dedup_inject;
+
 #define MOST_EXTENTS    (3 * 16384 + 5)         /* several parts */
 
 /* RAM, a hole, a device's region, a hole, RAM, nothing behind */

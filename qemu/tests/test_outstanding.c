@@ -30,6 +30,20 @@ void ram_dedup_set_dirty(RAMBlock *rb, unsigned long page)
     dirty[rb - blocks][page] = true;
 }
 
+uint64_t ram_dedup_set_all_dirty(RAMBlock *rb, unsigned long *pages)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < PAGES; i++) {
+        if (test_bit(i, pages)) {
+            clear_bit(i, pages);
+            dirty[rb - blocks][i] = true;
+            n++;
+        }
+    }
+    return n;
+}
+
 static void begin(void)
 {
     memset(dirty, 0, sizeof(dirty));
@@ -154,9 +168,62 @@ static void redirty(void)
     CHECK(dedup_outstanding_resend(&o, 30) == 30);
     CHECK(dedup_outstanding_redirty(&o) == 70 && o.count == 0);
     for (int i = 0; i < 100; i++) {
-        CHECK(dirty[i & 1][i] && rams[i & 1].ids[i] == 0);
+        CHECK(dirty[i & 1][i]);
+        CHECK(!dedup_is_outstanding(&o, &rams[i & 1], i));
     }
     CHECK(dedup_outstanding_redirty(&o) == 0);
+    end();
+}
+
+/* What was given up says nothing any more, to what comes after it either */
+static void given_up(void)
+{
+    uint64_t page;
+    int ram;
+
+    begin();
+    CHECK(add(0, 3) == 1 && add(0, 4) == 2 && add(1, 5) == 3);
+    CHECK(settle(2, &ram, &page));
+    clear_bit(4, rams[0].owed);                 /* it was there: OK */
+    CHECK(dedup_outstanding_pay(&o) == 2 && o.count == 0);
+    CHECK(dirty[0][3] && !dirty[0][4] && dirty[1][5]);
+    CHECK(!settle(1, &ram, &page) && !settle(3, &ram, &page));
+    CHECK(!dedup_outstanding_supersede(&o, &rams[0], 3));
+    CHECK(dedup_outstanding_resend(&o, 9) == 0);
+    CHECK(dedup_outstanding_pay(&o) == 0);
+    /* Its page again, and another */
+    memset(dirty, 0, sizeof(dirty));
+    CHECK(add(0, 3) == 4 && add(0, 6) == 5 && o.count == 2);
+    CHECK(!settle(1, &ram, &page));
+    CHECK(settle(4, &ram, &page) && page == 3 && o.count == 1);
+    clear_bit(3, rams[0].owed);
+    CHECK(dedup_outstanding_redirty(&o) == 1 && o.count == 0);
+    CHECK(!dirty[0][3] && dirty[0][6] && !dirty[1][5]);
+    /* The ring comes around to what was given up: it is not sent for that */
+    memset(dirty, 0, sizeof(dirty));
+    for (uint32_t i = 0; i <= DEDUP_RING; i++) {
+        CHECK(add(0, 7));
+    }
+    CHECK(o.evicted == 0 && o.count == 1 && !dirty[0][3] && !dirty[0][6]);
+    end();
+}
+
+/* In pieces: whenever one ends, each page is dirty or outstanding */
+static void in_pieces(void)
+{
+    begin();
+    for (int i = 0; i < 100; i++) {
+        CHECK(add(i & 1, i));
+    }
+    for (int left = 100; left; ) {
+        unsigned n = dedup_outstanding_resend(&o, 7);
+
+        CHECK(n == MIN(7, left) && o.count == (left -= n));
+        for (int i = 0; i < 100; i++) {
+            CHECK(dirty[i & 1][i] !=
+                  dedup_is_outstanding(&o, &rams[i & 1], i));
+        }
+    }
     end();
 }
 
@@ -293,7 +360,8 @@ static void random_model(void)
                 left = o.count;
                 for (int r = 0; r < 2; r++) {
                     for (int p = 0; p < pages; p++) {
-                        if (want[r][p] && !rams[r].ids[p]) {
+                        if (want[r][p] &&
+                            !dedup_is_outstanding(&o, &rams[r], p)) {
                             CHECK(dirty[r][p]);
                             want[r][p] = 0;
                             count--;
@@ -357,6 +425,8 @@ int main(void)
     RUN(stale_answer);
     RUN(resend_from_the_end);
     RUN(redirty);
+    RUN(given_up);
+    RUN(in_pieces);
     RUN(ids_end);
     RUN(many);
     RUN(ring_wraps);

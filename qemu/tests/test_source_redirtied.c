@@ -65,6 +65,19 @@ void ram_dedup_set_dirty(RAMBlock *rb, unsigned long page)
     bitmap[page] = true;
 }
 
+uint64_t ram_dedup_set_all_dirty(RAMBlock *rb, unsigned long *pages)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < PAGES; i++) {
+        if (test_and_clear_bit(i, pages)) {
+            bitmap[i] = true;
+            n++;
+        }
+    }
+    return n;
+}
+
 bool ram_dedup_redirtied(RAMBlock *rb, unsigned long page)
 {
     return log_[page];

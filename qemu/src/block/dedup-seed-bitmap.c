@@ -6,6 +6,7 @@
 
 #include "qemu/osdep.h"
 #include <sys/mman.h>
+#include "qemu/bitmap.h"
 #include "qapi/error.h"
 #include "block/block_int.h"
 #include "block/dirty-bitmap.h"
@@ -23,61 +24,22 @@ static bool is_memfd(int fd, Error **errp)
     return true;
 }
 
+static uint64_t granules(DedupSeed *seed)
+{
+    return DIV_ROUND_UP(seed->size, seed->granularity);
+}
+
 static uint64_t bitmap_bytes(DedupSeed *seed)
 {
-    return DIV_ROUND_UP(DIV_ROUND_UP(seed->size, seed->granularity), 8);
+    return DIV_ROUND_UP(granules(seed), 8);
 }
 
-/*
- * Make dirty what @fd does not call proven.  A bitmap's serialization has
- * the very format of @fd.
- */
-static bool merge_not_proven(DedupSeed *seed, int fd, Error **errp)
-{
-    g_autofree uint8_t *buf = g_malloc(CHUNK);
-    uint64_t length = bitmap_bytes(seed);
-    unsigned tail = DIV_ROUND_UP(seed->size, seed->granularity) % 8;
-    BdrvDirtyBitmap *rest;
-    bool ok = true;
-
-    rest = bdrv_create_dirty_bitmap(seed->bs, seed->granularity, NULL, errp);
-    if (!rest) {
-        return false;
-    }
-    bdrv_disable_dirty_bitmap(rest);
-    for (uint64_t done = 0; ok && done < length; done += CHUNK) {
-        uint64_t n = MIN(CHUNK, length - done);
-        int64_t offset = done * 8 * seed->granularity;
-
-        ok = pread(fd, buf, n, done) == n;
-        for (uint64_t i = 0; i < n; i++) {
-            buf[i] = ~buf[i];
-        }
-        if (done + n == length && tail) {
-            buf[n - 1] &= (1 << tail) - 1;
-        }
-        memset(buf + n, 0, CHUNK - n);
-        bdrv_dirty_bitmap_deserialize_part(
-            rest, buf, offset,
-            MIN((int64_t)CHUNK * 8 * seed->granularity, seed->size - offset),
-            false);
-    }
-    if (ok) {
-        bdrv_dirty_bitmap_deserialize_finish(rest);
-        bdrv_dirty_bitmap_merge_internal(seed->bitmap, rest, NULL, true);
-    } else {
-        error_setg(errp, "Reading the bitmap of what is proven failed");
-    }
-    bdrv_release_dirty_bitmap(rest);
-    return ok;
-}
-
-bool dedup_seed_arm(DedupSeed *seed, int proven, uint64_t canary_offset,
-                    const uint8_t *canary, Error **errp)
+bool dedup_seed_arm_begin(DedupSeed *seed, int proven, uint64_t canary_offset,
+                          Error **errp)
 {
     struct stat st;
 
-    if (!dedup_seed_is_watching(seed, errp) || !is_memfd(proven, errp)) {
+    if (!dedup_seed_is_free(seed, errp) || !is_memfd(proven, errp)) {
         return false;
     }
     if (seed->recorder) {
@@ -96,15 +58,62 @@ bool dedup_seed_arm(DedupSeed *seed, int proven, uint64_t canary_offset,
                    DEDUP_SEED_CANARY);
         return false;
     }
-    if (!merge_not_proven(seed, proven, errp)) {
+    seed->arming = true;
+    return true;
+}
+
+void dedup_seed_arm_give_up(DedupSeed *seed)
+{
+    seed->arming = false;
+}
+
+/* Runs of zeros in @map, the bits of @n granules from @first on */
+static void set_not_proven(DedupSeed *seed, const unsigned long *map,
+                           uint64_t first, uint64_t n)
+{
+    uint64_t end = 0, at;
+
+    while ((at = find_next_zero_bit(map, n, end)) < n) {
+        int64_t offset = (first + at) * seed->granularity;
+
+        end = find_next_bit(map, n, at);
+        bdrv_set_dirty_bitmap(seed->bitmap, offset,
+                              MIN((end - at) * seed->granularity,
+                                  seed->size - offset));
+    }
+}
+
+bool dedup_seed_arm_part(DedupSeed *seed, int proven, uint64_t *done,
+                         uint64_t most, bool *more, Error **errp)
+{
+    uint64_t n = MIN(granules(seed) - *done, most);
+    size_t bytes = DIV_ROUND_UP(n, 8);
+    g_autofree unsigned long *map = bitmap_new(n);
+    g_autofree unsigned long *le = bitmap_new(n);
+
+    if (!dedup_seed_is_watching(seed, errp)) {
         return false;
     }
+    if (pread(proven, le, bytes, *done / 8) != bytes) {
+        error_setg(errp, "Reading the bitmap of what is proven failed");
+        return false;
+    }
+    bitmap_from_le(map, le, n);
+    set_not_proven(seed, map, *done, n);
+    *done += n;
+    *more = *done < granules(seed);
+    return true;
+}
+
+void dedup_seed_arm(DedupSeed *seed, uint64_t canary_offset,
+                    const uint8_t *canary)
+{
     bdrv_set_dirty_bitmap(seed->bitmap, canary_offset, DEDUP_SEED_CANARY);
     seed->canary_offset = canary_offset;
     memcpy(seed->canary, canary, DEDUP_SEED_CANARY);
     seed->proven = seed->size - dedup_seed_dirty_bytes(seed, seed->bitmap);
+    seed->arming = false;
     dedup_seed_set_state(seed, DEDUP_SEED_ARMED, 0, NULL);
-    return true;
 }
 
 bool dedup_seed_write_dirty(DedupSeed *seed, int fd, Error **errp)

@@ -24,6 +24,7 @@ struct DedupSeed {
     bool job;                   /* belongs to a job, until it is over */
     bool everything;            /* the job copies everything */
     bool forgotten;
+    bool arming;                /* a client that clears now is too late */
     int64_t proven;
     int64_t canary_offset;
     uint8_t canary[DEDUP_SEED_CANARY];
@@ -48,6 +49,8 @@ void dedup_seed_drop(DedupSeed *seed, const char *reason);
 void dedup_seed_free(DedupSeed *seed);
 /* False, with an error, if it is in doubt or armed */
 bool dedup_seed_is_watching(DedupSeed *seed, Error **errp);
+/* And nobody is about to arm it */
+bool dedup_seed_is_free(DedupSeed *seed, Error **errp);
 /* The node on top of the disk of the seed's device, or NULL */
 BlockDriverState *dedup_seed_top(DedupSeed *seed);
 /* Why a mirror had better copy everything, or NULL */

@@ -347,9 +347,22 @@ bool dedup_seed_is_watching(DedupSeed *seed, Error **errp)
     return true;
 }
 
-bool dedup_seed_claim(DedupSeed *seed, Error **errp)
+bool dedup_seed_is_free(DedupSeed *seed, Error **errp)
 {
     if (!dedup_seed_is_watching(seed, errp)) {
+        return false;
+    }
+    if (seed->arming) {
+        error_setg(errp, "The watch of device '%s' is being armed",
+                   seed->device);
+        return false;
+    }
+    return true;
+}
+
+bool dedup_seed_claim(DedupSeed *seed, Error **errp)
+{
+    if (!dedup_seed_is_free(seed, errp)) {
         return false;
     }
     if (seed->recorder) {
@@ -362,7 +375,7 @@ bool dedup_seed_claim(DedupSeed *seed, Error **errp)
 bool dedup_seed_clear(DedupSeed *seed, uint64_t offset, uint64_t bytes,
                       Error **errp)
 {
-    if (!dedup_seed_is_watching(seed, errp)) {
+    if (!dedup_seed_is_free(seed, errp)) {
         return false;
     }
     if (!bytes || bytes > seed->size || offset > seed->size - bytes) {

@@ -123,7 +123,7 @@ typedef pthread_mutex_t QemuMutex;
 typedef pthread_cond_t QemuCond;
 typedef pthread_t QemuThread;
 #define QEMU_THREAD_JOINABLE        0
-#define QEMU_THREAD_DETACHED        0
+#define QEMU_THREAD_DETACHED        1
 #define rcu_register_thread()       ((void)0)
 #define rcu_unregister_thread()     ((void)0)
 #define qemu_mutex_init(m)          pthread_mutex_init(m, NULL)
@@ -136,7 +136,12 @@ typedef pthread_t QemuThread;
 #define qemu_cond_broadcast(c)      pthread_cond_broadcast(c)
 #define qemu_cond_wait(c, m)        pthread_cond_wait(c, m)
 #define qemu_thread_create(t, name, fn, arg, mode)                      \
-    pthread_create(t, NULL, fn, arg)
+    do {                                                                \
+        pthread_create(t, NULL, fn, arg);                               \
+        if (mode) {                                                     \
+            pthread_detach(*(t));                                       \
+        }                                                               \
+    } while (0)
 #define qemu_thread_join(t)         pthread_join(*(t), NULL)
 
 static inline void shim_unlock(QemuMutex **m)
@@ -196,6 +201,7 @@ struct rcu_head {
     char unused;
 };
 #define WITH_RCU_READ_LOCK_GUARD()
+#define RCU_READ_LOCK_GUARD()       ((void)0)
 
 /* block/aio.h, qemu/coroutine.h */
 static bool shim_in_coroutine __attribute__((unused));

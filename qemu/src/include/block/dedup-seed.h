@@ -56,10 +56,19 @@ bool dedup_seed_clear(DedupSeed *seed, uint64_t offset, uint64_t bytes,
                       Error **errp);
 /*
  * @proven: reads a bitmap of one bit for each granule, least significant
- * bit first, from its beginning; a memfd of just that length.
+ * bit first, from its beginning; a memfd of just that length.  What it does
+ * not call proven becomes dirty.  A large disk has many granules, so that is
+ * done in parts, between which others have their turn, and may drop the seed.
+ * Each part only makes more dirty, so one that is not the last does no harm.
  */
-bool dedup_seed_arm(DedupSeed *seed, int proven, uint64_t canary_offset,
-                    const uint8_t *canary, Error **errp);
+bool dedup_seed_arm_begin(DedupSeed *seed, int proven, uint64_t canary_offset,
+                          Error **errp);
+void dedup_seed_arm_give_up(DedupSeed *seed);
+/* *@done: granules, from 0 on; @most: at once, a multiple of 8 */
+bool dedup_seed_arm_part(DedupSeed *seed, int proven, uint64_t *done,
+                         uint64_t most, bool *more, Error **errp);
+void dedup_seed_arm(DedupSeed *seed, uint64_t canary_offset,
+                    const uint8_t *canary);
 /* Writes a bitmap like that of the granules that are dirty now */
 bool dedup_seed_write_dirty(DedupSeed *seed, int fd, Error **errp);
 /* Looks for doubts first */

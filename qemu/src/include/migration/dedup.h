@@ -174,10 +174,10 @@ static inline void dedup_incoming_supersede(RAMBlock *rb, ram_addr_t offset,
 void dedup_incoming_stop(void);
 
 /*
- * Post-copy discards the pages that will be sent again.  After stop().
- * Migration coroutine.
+ * Post-copy discards pages of the RAM block @name, which will be sent again.
+ * After stop().  Migration coroutine: others have their turn in between.
  */
-void dedup_incoming_discard(RAMBlock *rb, uint64_t start, uint64_t length);
+void dedup_incoming_discard(const char *name, uint64_t start, uint64_t length);
 
 /*
  * All memory has been received, or will be requested: -EINVAL, with a message, if a page was left
@@ -232,6 +232,8 @@ void dedup_incoming_cleanup(void);
 int ram_dedup_save_content(RAMBlock *rb, unsigned long page);
 bool ram_dedup_take_dirty(RAMBlock *rb, unsigned long page);
 void ram_dedup_set_dirty(RAMBlock *rb, unsigned long page);
+/* All of a bitmap, which it empties; how many it were */
+uint64_t ram_dedup_set_all_dirty(RAMBlock *rb, unsigned long *pages);
 /* Does the dirty log have the page since the last synchronisation? */
 bool ram_dedup_redirtied(RAMBlock *rb, unsigned long page);
 

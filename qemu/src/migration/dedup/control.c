@@ -5,7 +5,9 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/coroutine.h"
 #include "qemu/main-loop.h"
+#include "qemu/timer.h"
 #include "qapi/error.h"
 #include "qapi/qapi-commands-dedup.h"
 #include "qobject/qdict.h"
@@ -16,6 +18,7 @@
 #include "system/block-backend.h"
 #include "compress.h"
 #include "dedup-int.h"
+#include "hold.h"
 
 char *dedup_blk_path(BlockBackend *blk)
 {
@@ -66,13 +69,19 @@ BlockBackend *dedup_blk_by_device(const char *id, Error **errp)
     return NULL;
 }
 
-void qmp_x_dedup_track(bool enable, Error **errp)
+/* Between two parts of what is forgotten others have their turn */
+#define TURN_NS         (100 * SCALE_US)
+
+void coroutine_fn qmp_x_dedup_track(bool enable, Error **errp)
 {
     if (enable && qemu_target_page_size() != DEDUP_PAGE_SIZE) {
         error_setg(errp, "Only machines with pages of 4 KiB are supported");
         return;
     }
     dedup_track(enable);
+    while (!enable && dedup_forget_hints()) {
+        qemu_co_sleep_ns(QEMU_CLOCK_REALTIME, TURN_NS);
+    }
 }
 
 void qmp_x_dedup_arm(bool has_copy, DedupCopy copy, bool has_disks,
@@ -87,6 +96,7 @@ void qmp_x_dedup_arm(bool has_copy, DedupCopy copy, bool has_disks,
         .bytes = has_fetch_rate ? fetch_rate : 0,
         .reads = has_fetch_iops ? fetch_iops : 0,
     };
+    DEDUP_HOLD("bql", "x-dedup-arm");
     unsigned threads = compression && compression->has_threads ?
                        compression->threads : 0;
     unsigned level = compression && compression->has_level ?
@@ -120,6 +130,7 @@ void qmp_x_dedup_disarm(Error **errp)
 
 void qmp_x_dedup_load_map(const char *fdname, Error **errp)
 {
+    DEDUP_HOLD("bql", "x-dedup-load-map");
     int fd = monitor_get_fd(monitor_cur(), fdname, errp);
 
     if (fd >= 0) {
@@ -129,6 +140,7 @@ void qmp_x_dedup_load_map(const char *fdname, Error **errp)
 
 DedupInfo *qmp_query_x_dedup(Error **errp)
 {
+    DEDUP_HOLD("bql", "query-x-dedup");
     DedupInfo *info = g_new0(DedupInfo, 1);
 
     info->tracking = dedup_tracking();
@@ -141,7 +153,7 @@ DedupInfo *qmp_query_x_dedup(Error **errp)
     return info;
 }
 
-void hmp_x_dedup_track(Monitor *mon, const QDict *qdict)
+void coroutine_fn hmp_x_dedup_track(Monitor *mon, const QDict *qdict)
 {
     Error *err = NULL;
 
@@ -227,6 +239,13 @@ void hmp_info_dedup(Monitor *mon, const QDict *qdict)
                        d->compressed_pages, d->compressed_bytes,
                        d->compression_ns / 1000000, d->compression_threads);
     }
+#ifdef DEDUP_FAULTY
+    {
+        g_autofree char *holds = dedup_hold_report();
+
+        monitor_puts(mon, holds);
+    }
+#endif
     qapi_free_DedupInfo(info);
 }
 

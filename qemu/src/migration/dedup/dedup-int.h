@@ -25,7 +25,8 @@
  *   answers.c    the destination's answers
  *   compress.h   pages that go through the link, compressed; compress-*.c
  *   wire.c       encoding; digest.c  digests; extents.c  sorted extents
- *   control.c    QMP; inject.c  faults for tests
+ *   control.c    QMP; inject.c  faults for tests; hold.c  how long locks are
+ *                held; aside.c  freeing what is large, without them
  *   disk-seed.c  QMP of the seeded mirror, which is block/dedup-seed.c
  *
  * Two rules make it right, and nothing else is needed for that:
@@ -104,6 +105,7 @@ typedef struct DedupRam {
     uint64_t pages;             /* of max_length */
     uint64_t **chunks;          /* hints */
     size_t nchunks;
+    size_t forgotten;           /* chunks, since tracking ended; BQL */
 
     /*
      * During a migration.  Source: id of the outstanding record.
@@ -131,7 +133,7 @@ DedupRam *dedup_ram_get(RAMBlock *rb);          /* makes it, if migratable */
 DedupRam *dedup_ram_first(void);                /* under RCU or the BQL */
 DedupRam *dedup_ram_next(DedupRam *dr);
 void dedup_ram_make_all(void);
-void dedup_ram_free(DedupRam *dr);
+void dedup_ram_free(DedupRam *dr);              /* any thread */
 
 /* In an RCU critical section and with the dirty bitmap's mutex held */
 static inline void dedup_set_dirty(DedupRam *dr, uint64_t page)
@@ -141,10 +143,22 @@ static inline void dedup_set_dirty(DedupRam *dr, uint64_t page)
     }
 }
 
+/*
+ * Likewise all pages of a bitmap, which is empty then; how many it were.  It
+ * takes as long as a look at the bitmap.
+ */
+static inline uint64_t dedup_set_all_dirty(DedupRam *dr, unsigned long *pages)
+{
+    return qatomic_read(&dr->gone) ? 0 : ram_dedup_set_all_dirty(dr->rb, pages);
+}
+
 /* The disk's slot, made on demand; 0 when there are too many.  Any thread. */
 unsigned dedup_slot_of(BlockBackend *blk);
 
-void dedup_track(bool enable);                  /* BQL */
+/* BQL.  If it ends, the hints are to be forgotten. */
+void dedup_track(bool enable);
+/* BQL.  Some of them; true: there are more. */
+bool dedup_forget_hints(void);
 bool dedup_tracking(void);
 bool dedup_hint_get(DedupRam *dr, uint64_t page, DedupHint *hint);
 void dedup_hint_set(DedupRam *dr, uint64_t page, unsigned slot,
@@ -156,7 +170,10 @@ void dedup_hint_set(DedupRam *dr, uint64_t page, unsigned slot,
 bool dedup_hint_fill(DedupRam *dr, uint64_t page, unsigned slot,
                      uint64_t sector, uint16_t fingerprint);
 void dedup_hint_drop(DedupRam *dr, uint64_t page, uint64_t word);
-/* First page at or after @page that may have a hint; dr->pages if none */
+/*
+ * First page at or after @page that may have a hint; dr->pages if none.  So
+ * that it does not take long, one that has none may be returned.
+ */
 uint64_t dedup_hint_next(DedupRam *dr, uint64_t page);
 void dedup_hints_query(DedupHintsInfo *info);
 void dedup_hints_init(void);
@@ -194,6 +211,8 @@ const DedupExtent *dedup_extents_find(const DedupExtents *x, uint64_t start,
 const DedupExtent *dedup_extents_nth(const DedupExtents *x, unsigned *leaf,
                                      unsigned *i);
 void dedup_extents_free(DedupExtents *x);
+/* Likewise, later: see aside.h */
+void dedup_extents_discard(DedupExtents *x, GPtrArray *rubbish);
 
 /* Resolver.  One for each shared disk of an outgoing migration. */
 typedef struct DedupResolver DedupResolver;
@@ -202,8 +221,12 @@ DedupResolver *dedup_resolver_new(BlockBackend *blk);   /* BQL */
 void dedup_resolver_want(DedupResolver *r, uint64_t offset);
 void dedup_resolver_kick(DedupResolver *r);
 bool dedup_resolver_busy(DedupResolver *r);
-/* Move what was found since the last call to @out; its number */
-unsigned dedup_resolver_take(DedupResolver *r, DedupExtents *out);
+/*
+ * Move what was found since the last call to @out, @most at once; its number.
+ * One thread.
+ */
+unsigned dedup_resolver_take(DedupResolver *r, DedupExtents *out,
+                             unsigned most);
 /* Pause soon, until the next kick(); true: it has not yet.  Any thread. */
 bool dedup_resolver_halt(DedupResolver *r);
 /* End for good, wait until nothing is read any more.  BQL. */

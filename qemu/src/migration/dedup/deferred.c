@@ -7,6 +7,7 @@
 #include "qemu/osdep.h"
 #include "qemu/bitmap.h"
 #include "deferred.h"
+#include "hold.h"
 
 #define WAIT_US         1500000
 #define REVIEW_US       10000
@@ -79,6 +80,7 @@ void dedup_deferred_review(DedupDeferred *d, int64_t now)
         return;
     }
     d->reviewed = now;
+    dedup_hold_steps(d->queue->len);
     for (unsigned i = 0; i < d->queue->len; i++) {
         DeferredPage *p = &g_array_index(d->queue, DeferredPage, i);
         DedupHint h;
@@ -128,6 +130,7 @@ static uint64_t release(DedupDeferred *d, uint64_t n, bool all)
         dedup_set_dirty(p->dr, p->page);
     }
     g_array_remove_range(d->queue, kept, i - kept);
+    dedup_hold_steps(i);
     return released;
 }
 

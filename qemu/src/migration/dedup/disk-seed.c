@@ -6,13 +6,21 @@
 
 #include "qemu/osdep.h"
 #include "qemu/base64.h"
+#include "qemu/coroutine.h"
+#include "qemu/main-loop.h"
+#include "qemu/timer.h"
 #include "qapi/error.h"
 #include "qapi/qapi-commands-dedup.h"
+#include "block/aio.h"
 #include "block/dedup-seed.h"
 #include "migration/misc.h"
 #include "monitor/monitor.h"
 #include "system/block-backend.h"
 #include "dedup-int.h"
+#include "hold.h"
+
+/* Between two parts of a bitmap others have their turn */
+#define TURN_NS         (100 * SCALE_US)
 
 static NotifierWithReturn notifier;
 
@@ -48,6 +56,7 @@ DedupDiskInfo *qmp_x_dedup_disk_watch(const char *device, bool has_granularity,
                                       uint32_t granularity,
                                       const char *recorder, Error **errp)
 {
+    DEDUP_HOLD("bql", "x-dedup-disk-watch");
     BlockBackend *blk = dedup_blk_by_device(device, errp);
     DedupSeed *seed;
 
@@ -70,6 +79,7 @@ DedupDiskInfo *qmp_x_dedup_disk_claim(const char *token, Error **errp)
 void qmp_x_dedup_disk_clear(const char *token, uint64_t offset,
                             uint64_t length, Error **errp)
 {
+    DEDUP_HOLD("bql", "x-dedup-disk-clear");
     DedupSeed *seed = dedup_seed_by_token(token, errp);
 
     if (seed) {
@@ -77,8 +87,65 @@ void qmp_x_dedup_disk_clear(const char *token, uint64_t offset,
     }
 }
 
-DedupDiskInfo *qmp_x_dedup_disk_arm(const char *token, const char *proven,
-                                    DedupDiskCanary *canary, Error **errp)
+/* What x-dedup-disk-arm does, of a disk that may be large */
+typedef struct Arm {
+    const char *token;
+    int fd;
+    uint64_t canary_offset;
+    const uint8_t *canary;
+    uint64_t done;              /* granules */
+    bool begun;
+    DedupDiskInfo *info;        /* when all is done */
+    Error *err;
+    Coroutine *co;
+} Arm;
+
+static void arm_part(Arm *a)
+{
+    DEDUP_HOLD("bql", "x-dedup-disk-arm");
+    DedupSeed *seed = dedup_seed_by_token(a->token, &a->err);
+    uint64_t before = a->done;
+    bool more;
+
+    if (seed && !a->begun) {
+        a->begun = dedup_seed_arm_begin(seed, a->fd, a->canary_offset,
+                                        &a->err);
+    } else if (seed && !dedup_seed_arm_part(seed, a->fd, &a->done,
+                                            dedup_at_once(DEDUP_STEPS), &more,
+                                            &a->err)) {
+        dedup_seed_arm_give_up(seed);
+    } else if (seed && !more) {
+        dedup_seed_arm(seed, a->canary_offset, a->canary);
+        a->info = disk_info(seed);
+    }
+    dedup_hold_steps(a->done - before);
+}
+
+/* Outside of the coroutine, which must not take the graph's lock like this */
+static void arm_bh(void *opaque)
+{
+    Arm *a = opaque;
+
+    arm_part(a);
+    aio_co_wake(a->co);
+}
+
+static void coroutine_fn arm(Arm *a)
+{
+    a->co = qemu_coroutine_self();
+    while (true) {
+        aio_bh_schedule_oneshot(qemu_get_aio_context(), arm_bh, a);
+        qemu_coroutine_yield();
+        if (a->info || a->err) {
+            return;
+        }
+        qemu_co_sleep_ns(QEMU_CLOCK_REALTIME, TURN_NS);
+    }
+}
+
+DedupDiskInfo *coroutine_fn
+qmp_x_dedup_disk_arm(const char *token, const char *proven,
+                     DedupDiskCanary *canary, Error **errp)
 {
     int fd = monitor_get_fd(monitor_cur(), proven, errp);
     g_autofree uint8_t *data = NULL;
@@ -93,8 +160,15 @@ DedupDiskInfo *qmp_x_dedup_disk_arm(const char *token, const char *proven,
     data = seed ? qbase64_decode(canary->data, -1, &size, errp) : NULL;
     if (data && size != DEDUP_SEED_CANARY) {
         error_setg(errp, "The canary must have %d bytes", DEDUP_SEED_CANARY);
-    } else if (data && dedup_seed_arm(seed, fd, canary->offset, data, errp)) {
-        info = disk_info(seed);
+    } else if (data) {
+        Arm a = {
+            .token = token, .fd = fd,
+            .canary_offset = canary->offset, .canary = data,
+        };
+
+        arm(&a);
+        info = a.info;
+        error_propagate(errp, a.err);
     }
     close(fd);
     return info;
@@ -103,6 +177,7 @@ DedupDiskInfo *qmp_x_dedup_disk_arm(const char *token, const char *proven,
 void qmp_x_dedup_disk_bitmap(const char *token, const char *fdname,
                              Error **errp)
 {
+    DEDUP_HOLD("bql", "x-dedup-disk-bitmap");
     int fd = monitor_get_fd(monitor_cur(), fdname, errp);
     DedupSeed *seed;
 
@@ -118,6 +193,7 @@ void qmp_x_dedup_disk_bitmap(const char *token, const char *fdname,
 
 DedupDiskInfoList *qmp_x_dedup_disk_query(Error **errp)
 {
+    DEDUP_HOLD("bql", "x-dedup-disk-query");
     DedupDiskInfoList *list = NULL;
 
     for (DedupSeed *s = dedup_seed_next(NULL); s; s = dedup_seed_next(s)) {

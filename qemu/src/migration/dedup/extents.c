@@ -281,3 +281,12 @@ void dedup_extents_free(DedupExtents *x)
     g_free(x->leaves);
     memset(x, 0, sizeof(*x));
 }
+
+void dedup_extents_discard(DedupExtents *x, GPtrArray *rubbish)
+{
+    for (unsigned i = 0; i < x->nleaves; i++) {
+        g_ptr_array_add(rubbish, x->leaves[i]);
+    }
+    g_ptr_array_add(rubbish, x->leaves);
+    memset(x, 0, sizeof(*x));
+}

@@ -18,6 +18,7 @@
 #include "qemu/error-report.h"
 #include "qemu/main-loop.h"
 #include "system/block-backend.h"
+#include "aside.h"
 #include "fetch-int.h"
 
 #define CHAIN_MAX   256
@@ -236,6 +237,7 @@ DedupRefusedDiskList *dedup_fetch_refused(DedupFetch *f)
 
 void dedup_fetch_free_disk(void *opaque)
 {
+    GPtrArray *rubbish = dedup_rubbish_new();
     DedupFetchDisk *d = opaque;
 
     for (unsigned i = 0; i < d->targets->len; i++) {
@@ -247,7 +249,8 @@ void dedup_fetch_free_disk(void *opaque)
     }
     g_free(d->refused);
     g_ptr_array_unref(d->targets);
-    dedup_extents_free(&d->extents);
+    dedup_extents_discard(&d->extents, rubbish);
+    dedup_rubbish_free(rubbish);
     g_free(d->path);
     g_free(d);
 }

@@ -22,7 +22,9 @@
 #include "qemu/main-loop.h"
 #include "qemu/memalign.h"
 #include "system/block-backend.h"
+#include "aside.h"
 #include "fetch-int.h"
+#include "hold.h"
 #include "trace.h"
 
 #define DEPTH           16
@@ -31,8 +33,19 @@
 #define RATE_NS         (100 * SCALE_MS)
 #define BURST_NS        (10 * SCALE_MS)
 
+/* Up to 160 MiB of records */
+static void fetch_free(void *opaque)
+{
+    DedupFetch *f = opaque;
+
+    dedup_fetch_queue_free(f);
+    qemu_mutex_destroy(&f->lock);
+    g_free(f);
+}
+
 static void fetch_free_bh(void *opaque)
 {
+    DEDUP_HOLD("bql", "fetch-free");
     DedupFetch *f = opaque;
 
     if (f->timer) {
@@ -42,9 +55,7 @@ static void fetch_free_bh(void *opaque)
     if (f->iothread) {
         iothread_destroy(f->iothread);
     }
-    dedup_fetch_queue_free(f);
-    qemu_mutex_destroy(&f->lock);
-    g_free(f);
+    dedup_aside(fetch_free, f);
 }
 
 static void fetch_ref(DedupFetch *f)
@@ -267,6 +278,7 @@ static void open_bh(void *opaque)
     DedupFetch *f = opaque;
     g_autofree char *name = NULL;
     Error *err = NULL;
+    DEDUP_HOLD("bql", "fetch-open");
 
     if (qatomic_read(&f->stopped)) {
         fetch_unref(f);

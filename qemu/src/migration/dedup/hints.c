@@ -20,11 +20,15 @@
 #include "exec/cpu-common.h"
 #include "exec/ramlist.h"
 #include "system/block-backend.h"
+#include "aside.h"
 #include "dedup-int.h"
+#include "hold.h"
 
 #define SLOT_SHIFT      57
 #define SECTOR_SHIFT    16
 #define SECTOR_MASK     ((1ULL << 41) - 1)
+/* Of one request: more of it leaves no hints */
+#define TRACK_MAX       (64LL << 20)
 
 static struct {
     QemuMutex lock;             /* makes blocks, chunks and slots */
@@ -36,15 +40,19 @@ static struct {
     Stat64 memory;
 } hints;
 
-void dedup_ram_free(DedupRam *dr)
+/* Nobody sees it any more, and nobody waits for this */
+static void ram_free(void *opaque)
 {
+    DedupRam *dr = opaque;
+
     for (size_t i = 0; i < dr->nchunks; i++) {
-        uint64_t *chunk = dr->chunks[i];
+        uint64_t *chunk = dr->chunks[i], n = 0;
 
         if (chunk) {
             for (unsigned k = 0; k < DEDUP_HINT_CHUNK; k++) {
-                stat64_add(&hints.held, chunk[k] ? -1 : 0);
+                n += chunk[k] != 0;
             }
+            stat64_add(&hints.held, -n);
             stat64_add(&hints.memory, -(uint64_t)DEDUP_HINT_CHUNK *
                                       sizeof(*chunk));
             g_free(chunk);
@@ -61,6 +69,11 @@ void dedup_ram_free(DedupRam *dr)
     g_free(dr->told);
     g_free(dr->redirtied);
     g_free(dr);
+}
+
+void dedup_ram_free(DedupRam *dr)
+{
+    dedup_aside(ram_free, dr);
 }
 
 DedupRam *dedup_ram_get(RAMBlock *rb)
@@ -110,6 +123,7 @@ void dedup_ram_make_all(void)
 static void ram_removed(RAMBlockNotifier *n, void *host, size_t size,
                         size_t max_size)
 {
+    DEDUP_HOLD("bql", "ram-removed");
     DedupRam *dr;
 
     QEMU_LOCK_GUARD(&hints.lock);
@@ -254,6 +268,10 @@ uint64_t dedup_hint_next(DedupRam *dr, uint64_t page)
                 return page;
             }
         }
+        if (chunk && !dedup_inject.no_bounds) {
+            dedup_hold_steps(DEDUP_HINT_CHUNK / 64);
+            return end;
+        }
         page = end;
     }
     return dr->pages;
@@ -296,6 +314,9 @@ static void dedup_track_io(BlockBackend *blk, int64_t offset, int64_t bytes,
     if (!slot) {
         return;
     }
+    bytes = MIN(bytes, dedup_inject.no_bounds ? bytes : TRACK_MAX);
+    DEDUP_HOLD("bql", "track-io");
+    dedup_hold_steps(bytes / DEDUP_PAGE_SIZE);
     RCU_READ_LOCK_GUARD();
     /* Neighbours in the vector may be neighbours in memory: join them */
     for (int i = 0; i < qiov->niov && bytes > 0; i++) {
@@ -342,18 +363,53 @@ void dedup_track(bool enable)
         return;
     }
     qatomic_set(&blk_dedup_track, NULL);
-    /*
-     * I/O that saw the pointer may still write to the table: words are
-     * cleared, chunks stay.
-     */
     RCU_READ_LOCK_GUARD();
     QTAILQ_FOREACH_RCU(dr, &hints.rams, next) {
-        for (uint64_t p = 0; (p = dedup_hint_next(dr, p)) < dr->pages; p++) {
-            if (qatomic_xchg(hint_at(dr, p, false), 0)) {
-                stat64_add(&hints.held, -1);
+        dr->forgotten = 0;
+    }
+}
+
+/*
+ * I/O that saw the pointer may still write to the table: words are cleared,
+ * chunks stay.
+ */
+static void forget_chunk(uint64_t *chunk)
+{
+    uint64_t n = 0;
+
+    for (unsigned i = 0; i < DEDUP_HINT_CHUNK; i++) {
+        n += qatomic_read(&chunk[i]) && qatomic_xchg(&chunk[i], 0);
+    }
+    stat64_add(&hints.held, -n);
+}
+
+bool dedup_forget_hints(void)
+{
+    uint64_t left = dedup_at_once(DEDUP_STEPS);
+    DEDUP_HOLD("bql", "forget-hints");
+    DedupRam *dr;
+
+    if (dedup_tracking()) {
+        return false;           /* again: what is there now may be new */
+    }
+    RCU_READ_LOCK_GUARD();
+    QTAILQ_FOREACH_RCU(dr, &hints.rams, next) {
+        while (dr->forgotten < dr->nchunks) {
+            uint64_t *chunk = qatomic_load_acquire(&dr->chunks[dr->forgotten]);
+            unsigned steps = chunk ? DEDUP_HINT_CHUNK : 1;
+
+            if (left < steps) {
+                return true;
             }
+            if (chunk) {
+                forget_chunk(chunk);
+            }
+            dr->forgotten++;
+            left -= steps;
+            dedup_hold_steps(steps);
         }
     }
+    return false;
 }
 
 void dedup_hints_query(DedupHintsInfo *info)

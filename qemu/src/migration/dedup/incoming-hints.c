@@ -15,6 +15,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/error-report.h"
+#include "hold.h"
 #include "incoming-int.h"
 
 static void refuse(const char *why)
@@ -75,6 +76,7 @@ static int take(void *opaque, const DedupWireHint *h)
     }
     dedup_in.hint_block = h->block;
     dedup_in.hint_page = h->page + 1;
+    dedup_hold_steps(1);
     dr = g_ptr_array_index(dedup_in.rams, h->block);
     if (dr && dedup_in.hint_slots[h->disk]) {
         dedup_hint_set(dr, h->page, dedup_in.hint_slots[h->disk], h->sector,
@@ -86,6 +88,8 @@ static int take(void *opaque, const DedupWireHint *h)
 
 void dedup_incoming_hints(const uint8_t *buf, size_t len)
 {
+    DEDUP_HOLD("bql", "hints-element");
+
     if (dedup_in.hint_error || dedup_in.refuse) {
         return;
     }

@@ -61,6 +61,9 @@ bool dedup_incoming_expect(DedupRam *dr, uint64_t page, uint32_t id);
 /* The page is in place: nothing is expected for it any more.  Any thread. */
 void dedup_incoming_forget(DedupRam *dr, uint64_t page);
 
+/* Let others have their turn, if it is time.  Migration coroutine. */
+void dedup_incoming_give_way(void);
+
 /* Elements: never a reason to fail.  Migration coroutine. */
 void dedup_incoming_hint_disks(const uint8_t *buf, size_t len);
 void dedup_incoming_hints(const uint8_t *buf, size_t len);

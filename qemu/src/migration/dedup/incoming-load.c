@@ -19,6 +19,7 @@
 #include "../ram.h"
 #include "compress.h"
 #include "compress-batch.h"
+#include "hold.h"
 #include "incoming-int.h"
 
 /*
@@ -29,6 +30,7 @@
 
 /* How long elements keep the main loop from its other work, at most */
 #define TURN_US         1000
+#define EXTENT_STEPS    16
 
 void dedup_incoming_hello(MigrationIncomingState *mis)
 {
@@ -129,6 +131,8 @@ static int load_setup(const uint8_t *buf, size_t len)
         return -EINVAL;
     }
     WITH_RCU_READ_LOCK_GUARD() {
+        DEDUP_HOLD("bql", "setup-element");
+
         while (n--) {
             if (!load_ram(&r)) {
                 return -EINVAL;
@@ -161,6 +165,7 @@ static int load_setup(const uint8_t *buf, size_t len)
 
 static int load_extents(const uint8_t *buf, size_t len)
 {
+    DEDUP_HOLD("bql", "extents-element");
     unsigned disk, n;
     DedupReader r;
     DedupExtent e;
@@ -176,6 +181,7 @@ static int load_extents(const uint8_t *buf, size_t len)
         len != 4 + (size_t)n * DEDUP_WIRE_EXTENT_LEN) {
         return -EINVAL;
     }
+    dedup_hold_steps(n * EXTENT_STEPS);
     while (n--) {
         if (!dedup_get_extent(&r, &e) ||
             !dedup_fetch_add_extent(dedup_in.fetch, disk, &e)) {
@@ -211,6 +217,7 @@ static int load_record(void *opaque, uint32_t id, const DedupRecord *rec)
         return -EINVAL;
     }
     dedup_in.last_id = id;
+    dedup_hold_steps(1);
     stat64_add(&dedup_in.records, 1);
     dr = g_ptr_array_index(dedup_in.rams, rec->block);
     if (!dr || (dedup_incoming_lazy &&
@@ -256,6 +263,7 @@ static int load_epoch(const uint8_t *buf, size_t len)
 
 static int load_records(const uint8_t *buf, size_t len)
 {
+    DEDUP_HOLD("bql", "records-element");
     g_autofree Batch *b = g_new(Batch, 1);
     int ret;
 
@@ -276,8 +284,7 @@ static int load_records(const uint8_t *buf, size_t len)
     return ret ? -EINVAL : 0;
 }
 
-/* A source that sends faster than we take it would never let us yield */
-static void give_way(void)
+void dedup_incoming_give_way(void)
 {
     static int64_t since;
 
@@ -299,7 +306,8 @@ int dedup_incoming_load(QEMUFile *f)
     if (ret) {
         return ret;
     }
-    give_way();
+    /* A source that sends faster than we take it would never let us yield */
+    dedup_incoming_give_way();
     if (len > (type == DEDUP_ELEMENT_BATCH ? DEDUP_BATCH_PAYLOAD
                                            : DEDUP_WIRE_MAX_PAYLOAD) ||
         dedup_in.stopped ||

@@ -24,7 +24,9 @@
 #include "../migration.h"
 #include "../qemu-file.h"
 #include "../ram.h"
+#include "aside.h"
 #include "compress.h"
+#include "hold.h"
 #include "incoming-int.h"
 #include "trace.h"
 
@@ -142,20 +144,40 @@ void dedup_incoming_supersede_page(RAMBlock *rb, ram_addr_t offset,
     }
 }
 
-void dedup_incoming_discard(RAMBlock *rb, uint64_t start, uint64_t length)
+/* Those from *@page on, so many as a turn takes; false: that was all */
+static bool discard_part(const char *name, uint64_t *page, uint64_t end)
 {
-    DedupRam *dr = rb->dedup;
-    uint64_t end = MIN(start + length, rb->max_length) >> DEDUP_PAGE_BITS;
+    uint64_t last;
+    DEDUP_HOLD("bql", "discard");
+    RAMBlock *rb;
+    DedupRam *dr;
 
+    RCU_READ_LOCK_GUARD();
+    rb = qemu_ram_block_by_name(name);
+    dr = rb ? rb->dedup : NULL;
     if (!dr || !dr->ids || !stat64_get(&dedup_in.live)) {
-        return;
+        return false;
     }
-    for (uint64_t page = start >> DEDUP_PAGE_BITS; page < end; page++) {
-        uint32_t v = qatomic_read(&dr->ids[page]);
+    end = MIN(end, dr->pages);
+    last = MIN(end, MIN(end, dedup_at_once(DEDUP_STEPS)) + *page);
+    dedup_hold_steps(last - MIN(last, *page));
+    for (; *page < last; (*page)++) {
+        uint32_t v = qatomic_read(&dr->ids[*page]);
 
         if (v) {
-            forget(&dr->ids[page], v);
+            forget(&dr->ids[*page], v);
         }
+    }
+    return *page < end;
+}
+
+void dedup_incoming_discard(const char *name, uint64_t start, uint64_t length)
+{
+    uint64_t page = start >> DEDUP_PAGE_BITS;
+    uint64_t end = (start + length) >> DEDUP_PAGE_BITS;
+
+    while (discard_part(name, &page, end)) {
+        dedup_incoming_give_way();
     }
 }
 
@@ -337,8 +359,10 @@ int dedup_incoming_finish(void)
 void dedup_incoming_cleanup(void)
 {
     MigrationIncomingState *mis = migration_incoming_get_current();
+    DEDUP_HOLD("bql", "incoming-cleanup");
     DedupIncomingInfo *info;
     DedupFetch *fetch;
+    GPtrArray *rubbish;
     int err;
 
     dedup_in.greeted = false;
@@ -369,14 +393,16 @@ void dedup_incoming_cleanup(void)
     fetch = dedup_in.fetch;
     qatomic_set(&dedup_in.fetch, NULL);
     dedup_fetch_stop(fetch);
+    rubbish = dedup_rubbish_new();
     for (unsigned i = 0; i < dedup_in.rams->len; i++) {
         DedupRam *dr = g_ptr_array_index(dedup_in.rams, i);
 
         if (dr) {
-            g_clear_pointer(&dr->ids, g_free);
-            g_clear_pointer(&dr->epochs, g_free);
+            dedup_rubbish_add(rubbish, &dr->ids);
+            dedup_rubbish_add(rubbish, &dr->epochs);
         }
     }
+    dedup_rubbish_free(rubbish);
     g_clear_pointer(&dedup_in.rams, g_ptr_array_unref);
     g_clear_pointer(&dedup_in.limits, g_array_unref);
     g_clear_pointer(&dedup_in.blocks, g_ptr_array_unref);

@@ -41,6 +41,7 @@
 #include "exec/target_page.h"
 #include "migration/misc.h"
 #include "system/runstate.h"
+#include "hold.h"
 #include "index-int.h"
 #include "trace.h"
 
@@ -175,6 +176,7 @@ void qmp_x_dedup_index_disks(bool has_devices, strList *devices,
                              uint64_t memory, bool has_cached, bool cached,
                              Error **errp)
 {
+    DEDUP_HOLD("bql", "x-dedup-index-disks");
     QemuThread thread;
     Index *x;
 

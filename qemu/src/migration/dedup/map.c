@@ -17,6 +17,7 @@
 #include "qapi/error.h"
 #include "system/block-backend.h"
 #include "dedup-int.h"
+#include "hold.h"
 #include "map-format.h"
 #include "trace.h"
 
@@ -224,29 +225,46 @@ static uint64_t map_cut(MapLoad *m, DedupMapExtent *e, DedupMapExtent *part)
     return cost;
 }
 
-static void map_take_part(MapLoad *m, unsigned n)
+/* BQL.  What can be taken in a turn, of @n extents from *@i on */
+static void map_take_turn(MapLoad *m, unsigned *i, unsigned n)
 {
     int64_t turn_ends = g_get_monotonic_time() + TURN_US;
-    uint64_t pages = 0;
+    DEDUP_HOLD("bql", "map-turn");
+    uint64_t pages = 0, steps = 0;
 
-    for (unsigned i = 0; i < n; i += m->part[i].pages == 0) {
+    while (*i < n) {
         DedupMapExtent part;
 
-        pages += map_cut(m, &m->part[i], &part);
+        pages += map_cut(m, &m->part[*i], &part);
         map_apply(m, &part);
-        if (pages < PAGES_AT_ONCE) {
-            continue;
-        }
-        pages = 0;
-        if (g_get_monotonic_time() >= turn_ends) {
-            map_turn_ends(m);
-            bql_unlock();
-            g_usleep(PAUSE_US);     /* the lock is not fair */
-            bql_lock();
-            turn_ends = g_get_monotonic_time() + TURN_US;
+        *i += m->part[*i].pages == 0;
+        if (pages >= PAGES_AT_ONCE) {
+            dedup_hold_steps(pages);
+            steps += pages;
+            pages = 0;
+            if (steps >= dedup_at_once(DEDUP_STEPS / 2) ||
+                (g_get_monotonic_time() >= turn_ends &&
+                 !dedup_inject.no_bounds)) {
+                break;
+            }
         }
     }
     map_turn_ends(m);
+}
+
+static void map_take_part(MapLoad *m, unsigned n)
+{
+    unsigned i = 0;
+
+    while (true) {
+        map_take_turn(m, &i, n);
+        if (i >= n) {
+            return;
+        }
+        bql_unlock();
+        g_usleep(PAUSE_US);         /* the lock is not fair */
+        bql_lock();
+    }
 }
 
 static const char *map_take(MapLoad *m)

@@ -6,6 +6,8 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bitmap.h"
+#include "aside.h"
+#include "hold.h"
 #include "outstanding.h"
 
 /* NULL: nothing was ever there */
@@ -25,7 +27,8 @@ static DedupRam *ram_of(DedupOutstanding *o, const DedupOutstandingRec *rec)
 /* Does the record count? */
 static bool counts(DedupOutstanding *o, const DedupOutstandingRec *rec)
 {
-    return rec && rec->id && ram_of(o, rec)->ids[rec->page] == rec->id;
+    return rec && rec->id >= o->first_id &&
+           ram_of(o, rec)->ids[rec->page] == rec->id;
 }
 
 static void set_count(DedupOutstanding *o, uint64_t count)
@@ -62,36 +65,32 @@ void dedup_outstanding_init(DedupOutstanding *o)
 {
     memset(o, 0, sizeof(*o));
     o->rams = g_ptr_array_new();
-    o->next_id = 1;
+    o->next_id = o->first_id = 1;
 }
 
 void dedup_outstanding_free(DedupOutstanding *o)
 {
+    GPtrArray *rubbish = dedup_rubbish_new();
+
     for (unsigned i = 0; o->rams && i < o->rams->len; i++) {
         DedupRam *dr = g_ptr_array_index(o->rams, i);
 
-        g_free(dr->ids);
-        g_free(dr->direct);
-        g_free(dr->waiting);
-        g_free(dr->later);
-        g_free(dr->owed);
-        g_free(dr->told);
-        g_free(dr->redirtied);
-        dr->ids = NULL;
-        dr->direct = NULL;
-        dr->waiting = NULL;
-        dr->later = NULL;
-        dr->owed = NULL;
-        dr->told = NULL;
-        dr->redirtied = NULL;
+        dedup_rubbish_add(rubbish, &dr->ids);
+        dedup_rubbish_add(rubbish, &dr->direct);
+        dedup_rubbish_add(rubbish, &dr->waiting);
+        dedup_rubbish_add(rubbish, &dr->later);
+        dedup_rubbish_add(rubbish, &dr->owed);
+        dedup_rubbish_add(rubbish, &dr->told);
+        dedup_rubbish_add(rubbish, &dr->redirtied);
         if (dr->gone) {
             dedup_ram_free(dr);
         }
     }
     g_clear_pointer(&o->rams, g_ptr_array_unref);
     for (unsigned i = 0; i < G_N_ELEMENTS(o->ring); i++) {
-        g_clear_pointer(&o->ring[i], g_free);
+        dedup_rubbish_add(rubbish, &o->ring[i]);
     }
+    dedup_rubbish_free(rubbish);
     o->newest = 0;
     set_count(o, 0);
 }
@@ -122,6 +121,7 @@ bool dedup_outstanding_add(DedupOutstanding *o, DedupRam *dr, uint64_t page)
     }
     o->newest = id;
     dr->ids[page] = id;
+    set_bit(page, dr->owed);
     set_count(o, o->count + 1);
     qatomic_set(&o->next_id, id + 1);
     return true;
@@ -130,7 +130,7 @@ bool dedup_outstanding_add(DedupOutstanding *o, DedupRam *dr, uint64_t page)
 bool dedup_outstanding_supersede(DedupOutstanding *o, DedupRam *dr,
                                  uint64_t page)
 {
-    if (!dr->ids[page]) {
+    if (!dedup_is_outstanding(o, dr, page)) {
         return false;
     }
     drop(o, rec_of(o, dr->ids[page]));
@@ -148,7 +148,7 @@ DedupRam *dedup_outstanding_settle(DedupOutstanding *o, uint32_t id,
     }
     dr = ram_of(o, rec);
     *page = rec->page;
-    if (dedup_inject.trust_acks && dr->ids[rec->page]) {
+    if (dedup_inject.trust_acks && dedup_is_outstanding(o, dr, rec->page)) {
         rec = rec_of(o, dr->ids[rec->page]);
     }
     if (!counts(o, rec)) {
@@ -166,32 +166,50 @@ uint64_t dedup_outstanding_resend(DedupOutstanding *o, uint64_t n)
     for (; resent < n && o->newest; resent++) {
         send_in_full(o, rec_of(o, o->newest));
     }
+    dedup_hold_steps(resent);
     return resent;
+}
+
+/* None of them counts any more; how many it were */
+static uint64_t give_up(DedupOutstanding *o)
+{
+    uint64_t n = o->count;
+
+    o->first_id = o->next_id;
+    o->newest = 0;
+    set_count(o, 0);
+    return n;
+}
+
+/* In the order of pages, which is faster than that of records */
+static void set_outstanding_dirty(DedupOutstanding *o, DedupRam *dr)
+{
+    uint64_t page = 0;
+
+    while ((page = find_next_bit(dr->owed, dr->pages, page)) < dr->pages) {
+        if (dedup_is_outstanding(o, dr, page)) {
+            dedup_set_dirty(dr, page);
+        }
+        page++;
+    }
 }
 
 uint64_t dedup_outstanding_redirty(DedupOutstanding *o)
 {
-    uint64_t n = o->count;
-
-    if (dedup_inject.no_redirty) {
-        set_count(o, 0);
-        return 0;
+    for (unsigned i = 0; i < o->rams->len && !dedup_inject.no_redirty; i++) {
+        set_outstanding_dirty(o, g_ptr_array_index(o->rams, i));
     }
-    dedup_outstanding_resend(o, UINT64_MAX);
-    assert(o->count == 0);
-    return n;
+    dedup_hold_steps(o->count);
+    return give_up(o);
 }
 
-void dedup_outstanding_pay(DedupOutstanding *o)
+uint64_t dedup_outstanding_pay(DedupOutstanding *o)
 {
     for (unsigned i = 0; i < o->rams->len && !dedup_inject.no_redirty; i++) {
         DedupRam *dr = g_ptr_array_index(o->rams, i);
-        uint64_t page = 0;
 
-        while ((page = find_next_bit(dr->owed, dr->pages, page)) <
-               dr->pages) {
-            clear_bit(page, dr->owed);
-            dedup_set_dirty(dr, page);
-        }
+        dedup_set_all_dirty(dr, dr->owed);
+        dedup_hold_steps(DEDUP_BITMAP_STEPS(dr->pages));
     }
+    return give_up(o);
 }

@@ -34,9 +34,16 @@ typedef struct DedupOutstanding {
     DedupOutstandingRec *ring[DEDUP_RING / DEDUP_RING_CHUNK];
     uint32_t next_id;           /* the first is 1; read by other threads */
     uint32_t newest;            /* id of the list's beginning, 0: empty */
+    uint32_t first_id;          /* those before were given up all at once */
     uint64_t count;             /* read by other threads */
     uint64_t evicted;           /* went in full for want of a place */
 } DedupOutstanding;
+
+static inline bool dedup_is_outstanding(DedupOutstanding *o, DedupRam *dr,
+                                        uint64_t page)
+{
+    return dr->ids[page] >= o->first_id;
+}
 
 void dedup_outstanding_init(DedupOutstanding *o);
 void dedup_outstanding_free(DedupOutstanding *o);
@@ -55,13 +62,14 @@ DedupRam *dedup_outstanding_settle(DedupOutstanding *o, uint32_t id,
 /* Make up to @n of those sent last dirty, to go in full; how many it were */
 uint64_t dedup_outstanding_resend(DedupOutstanding *o, uint64_t n);
 
-/* Make all of them dirty; how many it were */
+/* Make all of them dirty, to go in full, records end; how many it were */
 uint64_t dedup_outstanding_redirty(DedupOutstanding *o);
 
 /*
- * Make every page dirty for which the destination still expects content: the
- * guest may have said meanwhile that it is free, which clears dirty bits.
+ * Likewise, and every other page for which the destination still expects
+ * content: the guest may have said meanwhile that it is free, which clears
+ * dirty bits.  Takes no longer if there are many.
  */
-void dedup_outstanding_pay(DedupOutstanding *o);
+uint64_t dedup_outstanding_pay(DedupOutstanding *o);
 
 #endif

@@ -24,6 +24,7 @@
 #include "qemu/timer.h"
 #include "system/block-backend.h"
 #include "dedup-int.h"
+#include "hold.h"
 
 #define GRAIN_BITS      16              /* unit of what is to be done */
 #define STEP_MAX        (1LL << 30)     /* bytes asked for at once */
@@ -37,6 +38,8 @@ struct DedupResolver {
     uint64_t grains;
     int64_t length;
     GArray *found;                      /* DedupExtent */
+    GArray *taking;                     /* likewise, by who takes them: */
+    unsigned taken;                     /* so many of these were */
     bool busy;
     bool halt;                          /* end soon; kick() takes it back */
     bool quit;                          /* likewise, and for good */
@@ -50,6 +53,7 @@ static void resolver_free_bh(void *opaque)
     blk_unref(r->blk);
     qemu_mutex_destroy(&r->lock);
     g_array_free(r->found, true);
+    g_array_free(r->taking, true);
     g_free(r->todo);
     g_free(r);
 }
@@ -82,7 +86,8 @@ static int64_t coroutine_fn resolve_step(DedupResolver *r, int64_t offset,
     bs = blk_bs(r->blk);
     bs = bs ? bdrv_skip_filters(bs) : NULL;
     for (unsigned depth = 0; bs && depth < UINT16_MAX; depth++) {
-        int64_t pnum = 0, map = 0;
+        DEDUP_HOLD_SITE(status, "image", "block-status");
+        int64_t pnum = 0, map = 0, start, cpu;
         BlockDriverState *file = NULL;
         BdrvChild *data;
         int ret;
@@ -111,8 +116,12 @@ static int64_t coroutine_fn resolve_step(DedupResolver *r, int64_t offset,
         if (!bs->file->bs->drv || strcmp(bs->drv->format_name, "raw")) {
             bytes = MIN(bytes, STEP_MAX);
         }
+        start = get_clock();
+        cpu = dedup_hold_cpu_ns();
         ret = bs->drv->bdrv_co_block_status(bs, false, offset, bytes, &pnum,
                                             &map, &file);
+        dedup_hold_note(&status, MIN(pnum, STEP_MAX) >> GRAIN_BITS,
+                        dedup_hold_cpu_ns() - cpu, get_clock() - start);
         if (ret < 0) {
             return ret;
         }
@@ -149,9 +158,17 @@ static int64_t coroutine_fn resolve_step(DedupResolver *r, int64_t offset,
 static void resolver_done(DedupResolver *r, uint64_t grain, int64_t end)
 {
     uint64_t last = MIN(r->grains, (uint64_t)end >> GRAIN_BITS);
+    DEDUP_HOLD("bql", "resolver-step");
 
-    for (; grain < last; grain++) {
-        clear_bit_atomic(grain, r->todo);
+    if (dedup_inject.no_bounds) {
+        for (; grain < last; grain++) {
+            clear_bit_atomic(grain, r->todo);
+            dedup_hold_steps(1);
+        }
+    } else if (grain < last) {
+        /* A raw image is known to its end in one step: 16 million for 1 TiB */
+        bitmap_test_and_clear_atomic(r->todo, grain, last - grain);
+        dedup_hold_steps(DEDUP_BITMAP_STEPS(last - grain));
     }
 }
 
@@ -265,16 +282,25 @@ bool dedup_resolver_busy(DedupResolver *r)
     return qatomic_read(&r->busy);
 }
 
-unsigned dedup_resolver_take(DedupResolver *r, DedupExtents *out)
+unsigned dedup_resolver_take(DedupResolver *r, DedupExtents *out,
+                             unsigned most)
 {
-    QEMU_LOCK_GUARD(&r->lock);
-    unsigned n = r->found->len, leaves = 0;
+    unsigned n, leaves = 0;
 
-    for (unsigned i = 0; i < n; i++) {
-        dedup_extents_add(out, &g_array_index(r->found, DedupExtent, i),
-                          &leaves);
+    if (r->taken == r->taking->len) {
+        g_array_set_size(r->taking, 0);
+        r->taken = 0;
+        QEMU_LOCK_GUARD(&r->lock);
+        GArray *found = r->found;
+
+        r->found = r->taking;
+        r->taking = found;
     }
-    g_array_set_size(r->found, 0);
+    n = MIN(most, r->taking->len - r->taken);
+    for (unsigned i = 0; i < n; i++) {
+        dedup_extents_add(out, &g_array_index(r->taking, DedupExtent,
+                                              r->taken++), &leaves);
+    }
     return n;
 }
 
@@ -287,6 +313,7 @@ DedupResolver *dedup_resolver_new(BlockBackend *blk)
     r->blk = blk;
     blk_ref(blk);
     r->found = g_array_new(false, false, sizeof(DedupExtent));
+    r->taking = g_array_new(false, false, sizeof(DedupExtent));
     r->length = MAX(0, blk_getlength(blk));
     r->grains = DIV_ROUND_UP(r->length, 1ULL << GRAIN_BITS);
     r->todo = bitmap_new(MAX(r->grains, 1));

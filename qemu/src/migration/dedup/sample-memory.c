@@ -20,6 +20,7 @@
 #include "exec/target_page.h"
 #include "system/runstate.h"
 #include "dedup-int.h"
+#include "hold.h"
 
 #define PAGES_DEFAULT   1024
 #define PAGES_MAX       65536
@@ -37,6 +38,9 @@ static bool counts(DedupRam *dr)
            !memory_region_is_rom(dr->rb->mr) &&
            !memory_region_has_ram_discard_manager(dr->rb->mr);
 }
+
+/* To look at a page */
+#define PAGE_STEPS      64
 
 /* Pages in all; *@dr and *@page: where the @n-th of them is */
 static uint64_t locate(uint64_t n, DedupRam **dr, uint64_t *page)
@@ -95,6 +99,9 @@ qmp_x_dedup_sample_memory(bool has_pages, uint32_t pages, Error **errp)
             qemu_co_sleep_ns(QEMU_CLOCK_REALTIME, TURN_NS);
         }
         WITH_RCU_READ_LOCK_GUARD() {
+            DEDUP_HOLD("bql", "sample-memory");
+
+            dedup_hold_steps(PAGE_STEPS);
             locate(first + g_random_double() * (end - first), &dr, &page);
             if (dr) {                   /* else unplugged meanwhile */
                 s->sampled++;

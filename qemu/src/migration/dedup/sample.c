@@ -38,10 +38,11 @@
 #include "system/block-backend.h"
 #include "system/runstate.h"
 #include "dedup-int.h"
+#include "hold.h"
 
 #define PAGES_DEFAULT   512
 #define PAGES_MAX       4096
-#define TURN_PAGES      (64 * DEDUP_HINT_CHUNK)     /* counted at once */
+#define TURN_PAGES      DEDUP_STEPS                 /* counted at once */
 #define TURN_NS         (100 * SCALE_US)
 #define POLL_NS         (2 * SCALE_MS)
 #define READ_NS         (500 * SCALE_MS)
@@ -165,7 +166,9 @@ static void disk_add(SampleDisk *d, DedupRam *dr, uint64_t page)
 static bool ram_turn(GPtrArray *disks, DedupRam *dr, uint64_t *at)
 {
     SampleDisk *by_slot[DEDUP_MAX_SLOTS + 1] = { NULL };
-    uint64_t end = MIN(dr->pages, *at + TURN_PAGES), page = *at;
+    DEDUP_HOLD("bql", "sample-hints");
+    uint64_t turn = MIN(dr->pages, dedup_at_once(TURN_PAGES));
+    uint64_t end = MIN(dr->pages, *at + turn), page = *at;
     /*
      * To look at memory that was taken from the guest (virtio-mem) would
      * allocate it again.
@@ -182,6 +185,7 @@ static bool ram_turn(GPtrArray *disks, DedupRam *dr, uint64_t *at)
     for (; (page = dedup_hint_next(dr, page)) < end; page++) {
         SampleDisk *d = dedup_hint_get(dr, page, &h) ? by_slot[h.slot] : NULL;
 
+        dedup_hold_steps(1);
         if (d) {
             d->hints++;
             if (readable) {

@@ -11,12 +11,15 @@
 #include "qemu/bitmap.h"
 #include "qemu/bswap.h"
 #include "qemu/lockable.h"
+#include "hold.h"
 #include "source-int.h"
 #include "trace.h"
 
 #define NACK_MIN        512
 /* Acted on at once: the dirty bitmap's mutex is held */
 #define AT_ONCE         16384
+#define AT_ONCE_US      1500
+#define LOOK            1024            /* between looks at the clock */
 /* Runs that wait.  What there is no room for counts as not answered. */
 #define INBOX_MAX       (1024 * 1024)
 
@@ -155,7 +158,8 @@ uint64_t source_due(void)
 void source_take_answers(void)
 {
     uint64_t nacks, before = src.out.count;
-    unsigned left = AT_ONCE;
+    uint64_t left = dedup_at_once(AT_ONCE);
+    int64_t start = now_us();
 
     WITH_QEMU_LOCK_GUARD(&src.lock) {
         src.fig.peer_backlog = src.peer_backlog;
@@ -170,9 +174,13 @@ void source_take_answers(void)
         for (; left && a->count; left--) {
             take_answer(a->first++, a->status);
             a->count--;
+            if (left % LOOK == 1 && now_us() - start > AT_ONCE_US) {
+                left = 1;
+            }
         }
         src.taken += !a->count;
     }
+    dedup_hold_steps(before - src.out.count);
     dedup_pace_answers(&src.pace, now_us(), before - src.out.count,
                        source_due());
     if (src.violated && src.state == DEDUP_SOURCE_STATE_ACTIVE) {

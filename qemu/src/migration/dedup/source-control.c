@@ -17,6 +17,8 @@
 #include "../migration.h"
 #include "../migration-stats.h"
 #include "../options.h"
+#include "aside.h"
+#include "hold.h"
 #include "source-int.h"
 #include "trace.h"
 
@@ -67,10 +69,12 @@ static const char *ineligible(void)
 
 static void disk_free(void *opaque)
 {
+    GPtrArray *rubbish = dedup_rubbish_new();
     SourceDisk *d = opaque;
 
     dedup_resolver_free(d->resolver);
-    dedup_extents_free(&d->extents);
+    dedup_extents_discard(&d->extents, rubbish);
+    dedup_rubbish_free(rubbish);
     blk_unref(d->blk);
     g_free(d->path);
     g_free(d);
@@ -225,6 +229,8 @@ static void source_release(void)
 static int source_notify(NotifierWithReturn *n, MigrationEvent *e,
                          Error **errp)
 {
+    DEDUP_HOLD("bql", "migration-event");
+
     if (e->type == MIG_EVENT_PRECOPY_SETUP) {
         if (src.state == DEDUP_SOURCE_STATE_ARMED) {
             source_prepare();

@@ -21,11 +21,13 @@
 #include "system/block-backend.h"
 #include "../migration-stats.h"
 #include "../qemu-file.h"
+#include "hold.h"
 #include "source-int.h"
 
 #define HINTS_US        (1000 * 1000)
-#define AT_ONCE_US      4000            /* with the bitmap's mutex held */
-#define LOOK            65536           /* pages between looks at the clock */
+#define AT_ONCE_US      3000            /* with the bitmap's mutex held */
+#define LOOK            8192            /* pages between looks at the clock */
+#define LOOK_AT_ONCE    64              /* without: as fast as one with */
 /* More than any threshold: no synchronisation of the bitmap meanwhile */
 #define PENDING         (INT64_MAX / 2)
 
@@ -93,7 +95,9 @@ static unsigned next_hints(DedupWireHint *hints)
             src.hints_page = 0;
             continue;
         }
+        looked += (page - src.hints_page) / LOOK_AT_ONCE;
         src.hints_page = page + 1;
+        dedup_hold_steps(1);
         if (!test_bit(page, dr->told) && dedup_hint_get(dr, page, &h) &&
             src.hint_disk_of_slot[h.slot]) {
             hints[n++] = (DedupWireHint) {
@@ -129,13 +133,13 @@ static void send_hints(QEMUFile *f, const DedupWireHint *hints, unsigned n)
 bool source_send_hints(QEMUFile *f)
 {
     g_autofree DedupWireHint *hints = NULL;
-    int64_t start = now_us();
+    uint64_t left = dedup_at_once(DEDUP_STEPS);
 
     if (!source_hints_pending()) {
         return false;
     }
     hints = g_new(DedupWireHint, DEDUP_WIRE_MAX_HINTS);
-    while (!migration_rate_exceeded(f) && now_us() - start < AT_ONCE_US) {
+    while (!migration_rate_exceeded(f)) {
         unsigned n = next_hints(hints);
 
         if (n) {
@@ -144,6 +148,10 @@ bool source_send_hints(QEMUFile *f)
         if (src.hints_ram == src.out.rams->len) {
             src.hints_due = false;
             return false;
+        }
+        left -= MIN(left, LOOK);
+        if (!left || now_us() - src.begun_us > AT_ONCE_US) {
+            break;
         }
     }
     return true;

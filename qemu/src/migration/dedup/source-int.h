@@ -4,6 +4,7 @@
  *   source-control.c  arming, the beginning and the end, figures
  *   source-records.c  what goes out: set-up, extents, records
  *   source-answers.c  what comes back
+ *   source-resolve.c  where the bytes of shared disks are
  *   source.c          the course of a migration
  *   source-postcopy.c its course in post-copy
  *   source-hints.c    hints for the next migration
@@ -80,6 +81,7 @@ typedef struct DedupSource {
     uint32_t unsynced;                  /* epoch of the newest content since
                                            multifd's channels were
                                            synchronised, 0: none */
+    int64_t begun_us;                   /* this iteration */
     int64_t last_exact_us;
     bool closing;                       /* holding the switch-over */
     uint64_t later;                     /* bits set in DedupRam.later */
@@ -136,6 +138,12 @@ bool source_first_pass(QEMUFile *f);            /* true: more to do, and room */
 uint64_t source_unsettled(void);
 void source_resend_idle(void);
 
+/* source-resolve.c; migration thread */
+void source_kick_resolvers(void);
+bool source_halt_resolvers(void);
+bool source_resolvers_busy(void);
+void source_scan_hints(void);
+
 /* source-postcopy.c */
 bool source_postcopy_iterate(QEMUFile *f);
 bool source_postcopy_hold(int64_t now);
@@ -167,10 +175,11 @@ void source_send_element(QEMUFile *f, unsigned type, const uint8_t *buf,
                          size_t len);
 bool source_send_setup(QEMUFile *f, bool compress); /* false: too large */
 void source_flush_records(QEMUFile *f);
-void source_send_extents(QEMUFile *f);
+bool source_send_extents(QEMUFile *f);          /* true: more to send */
 uint64_t source_window(void);                   /* records, at most */
 bool source_window_full(void);
-void source_take_later(uint64_t n);
+void source_take_later(uint64_t n);             /* some of so many */
+void source_take_all_later(void);
 bool source_save_page(RAMBlock *rb, unsigned long page);
 
 /* source-answers.c */

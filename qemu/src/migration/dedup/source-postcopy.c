@@ -25,11 +25,13 @@
 #include "../migration.h"
 #include "../migration-stats.h"
 #include "../options.h"
+#include "hold.h"
 #include "source-int.h"
 #include "trace.h"
 
 void dedup_source_postcopy(void)
 {
+    DEDUP_HOLD("bitmap", "postcopy");
     bool lazy = src.running && src.lazy &&
                 qatomic_read(&src.state) == DEDUP_SOURCE_STATE_ACTIVE;
 
@@ -44,6 +46,7 @@ void dedup_source_postcopy(void)
         DedupRam *dr = g_ptr_array_index(src.out.rams, i);
 
         bitmap_zero(dr->direct, dr->pages);
+        dedup_hold_steps(DEDUP_BITMAP_STEPS(dr->pages));
     }
     src.pass_ram = 0;
     src.pass_page = 0;

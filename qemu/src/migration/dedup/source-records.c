@@ -13,6 +13,7 @@
 #include "../options.h"
 #include "../qemu-file.h"
 #include "../ram.h"
+#include "hold.h"
 #include "source-int.h"
 #include "trace.h"
 
@@ -21,6 +22,10 @@
  * each
  */
 #define WINDOW          (1 << 20)
+/* With the dirty bitmap's mutex held: extents, pages that wait for room */
+#define EXTENTS_AT_ONCE 2048
+#define EXTENT_STEPS    16
+#define LATER_AT_ONCE   (DEDUP_STEPS / 2)
 
 void source_send_element(QEMUFile *f, unsigned type, const uint8_t *buf,
                          size_t len)
@@ -86,8 +91,10 @@ static void send_extents(QEMUFile *f, unsigned disk, uint8_t *buf,
 }
 
 /* What the resolvers have found since the last time */
-void source_send_extents(QEMUFile *f)
+bool source_send_extents(QEMUFile *f)
 {
+    uint64_t left = dedup_at_once(EXTENTS_AT_ONCE);
+
     for (unsigned i = 0; i < src.disks->len; i++) {
         SourceDisk *d = g_ptr_array_index(src.disks, i);
         DedupExtents found = { 0 };
@@ -95,9 +102,17 @@ void source_send_extents(QEMUFile *f)
         unsigned leaf = 0, k = 0, n = 0;
         const DedupExtent *e;
 
-        if (!d->resolver || !dedup_resolver_take(d->resolver, &found)) {
+        if (!left) {
+            return true;
+        }
+        n = d->resolver ? dedup_resolver_take(d->resolver, &found,
+                                              MIN(left, UINT_MAX)) : 0;
+        if (!n) {
             continue;
         }
+        left -= n;
+        dedup_hold_steps(n * EXTENT_STEPS);
+        n = 0;
         while ((e = dedup_extents_nth(&found, &leaf, &k))) {
             if (!buf) {
                 buf = g_malloc(4 + DEDUP_WIRE_MAX_EXTENTS *
@@ -116,6 +131,7 @@ void source_send_extents(QEMUFile *f)
         }
         dedup_extents_free(&found);
     }
+    return !left;
 }
 
 uint32_t dedup_source_epoch(void)
@@ -175,6 +191,8 @@ void source_flush_records(QEMUFile *f)
 
 void dedup_source_flush(QEMUFile *f)
 {
+    DEDUP_HOLD("bitmap", "flush");
+
     source_flush_records(f);
     dedup_compress_flush();
 }
@@ -198,6 +216,7 @@ bool source_window_full(void)
 /* There is room again: make up to @n of those that wait for it dirty */
 void source_take_later(uint64_t n)
 {
+    n = MIN(n, dedup_at_once(LATER_AT_ONCE));
     for (unsigned i = 0; i < src.out.rams->len && n && src.later; i++) {
         DedupRam *dr = g_ptr_array_index(src.out.rams, i);
         uint64_t page = 0;
@@ -209,8 +228,21 @@ void source_take_later(uint64_t n)
             dedup_set_dirty(dr, page);
             src.later--;
             n--;
+            dedup_hold_steps(1);
         }
+        dedup_hold_steps(DEDUP_BITMAP_STEPS(dr->pages));
     }
+}
+
+void source_take_all_later(void)
+{
+    for (unsigned i = 0; i < src.out.rams->len && src.later; i++) {
+        DedupRam *dr = g_ptr_array_index(src.out.rams, i);
+
+        dedup_set_all_dirty(dr, dr->later);
+        dedup_hold_steps(DEDUP_BITMAP_STEPS(dr->pages));
+    }
+    src.later = 0;
 }
 
 static Sent try_record(DedupRam *dr, uint64_t page)
@@ -250,7 +282,7 @@ static Sent try_record(DedupRam *dr, uint64_t page)
         src.fig.unresolved_hints++;
         return SENT_NOT;
     }
-    if (buffer_is_zero(host, DEDUP_PAGE_SIZE)) {
+    if (!dedup_inject.zero_records && buffer_is_zero(host, DEDUP_PAGE_SIZE)) {
         return SENT_NOT;
     }
     if (source_window_full()) {
@@ -299,7 +331,7 @@ bool source_save_page(RAMBlock *rb, unsigned long page)
     if (!dr || !dr->ids) {
         return false;
     }
-    was = dr->ids[page] != 0;
+    was = dedup_is_outstanding(&src.out, dr, page);
     clear_bit(page, dr->told);
     if (src.later && test_and_clear_bit(page, dr->later)) {
         src.later--;
@@ -312,13 +344,11 @@ bool source_save_page(RAMBlock *rb, unsigned long page)
     if (sent != SENT_RECORD) {
         dedup_outstanding_supersede(&src.out, dr, page);
     }
-    if (sent == SENT_RECORD) {
-        set_bit(page, dr->owed);
-    } else if (sent == SENT_NOT) {
+    if (sent == SENT_NOT) {
         clear_bit(page, dr->owed);
-    }
-    if (sent == SENT_NOT && migrate_multifd()) {
-        src.unsynced = dedup_source_epoch();
+        if (migrate_multifd()) {
+            src.unsynced = dedup_source_epoch();
+        }
     }
     if (sent != SENT_LATER) {
         dedup_deferred_done(&src.deferred, dr, page, sent == SENT_RECORD);

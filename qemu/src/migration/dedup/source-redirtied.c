@@ -26,6 +26,7 @@
 #include "system/kvm.h"
 #include "../migration.h"
 #include "../migration-stats.h"
+#include "hold.h"
 #include "source-int.h"
 #include "trace.h"
 
@@ -87,14 +88,11 @@ void source_redirtied_finish(void)
     src.put_off = src.put_off_last = false;
     for (unsigned i = 0; i < src.out.rams->len; i++) {
         DedupRam *dr = g_ptr_array_index(src.out.rams, i);
-        uint64_t page = 0;
 
-        while (dr->redirtied &&
-               (page = find_next_bit(dr->redirtied, dr->pages, page)) <
-               dr->pages) {
-            clear_bit(page, dr->redirtied);
-            dedup_set_dirty(dr, page++);
-            src.fig.deferred_sent_pages++;
+        if (dr->redirtied) {
+            src.fig.deferred_sent_pages +=
+                dedup_set_all_dirty(dr, dr->redirtied);
+            dedup_hold_steps(DEDUP_BITMAP_STEPS(dr->pages));
         }
     }
     trace_dedup_source_redirtied(src.fig.deferral_checks,

@@ -30,15 +30,16 @@
 #include "../options.h"
 #include "../qemu-file.h"
 #include "../savevm.h"
+#include "hold.h"
 #include "source-int.h"
 #include "trace.h"
 
 #define HELLO_WAIT_US   (1000 * 1000)
 #define RESOLVE_WAIT_US (2000 * 1000)
 #define NEGOTIATE_US    1000
-#define SCAN_US         2000
-#define ITERATION_US    4000            /* with the bitmap's mutex held */
+#define ITERATION_US    3000            /* with the bitmap's mutex held */
 #define POSTCOPY_US     1000            /* likewise, a vCPU may wait for it */
+#define RESEND_AT_ONCE  (DEDUP_STEPS / 2)       /* likewise */
 #define PASS_PAUSE_US   20
 
 void dedup_source_start(MigrationState *s)
@@ -81,81 +82,6 @@ static void wait_answers(int64_t us)
     discount(now_us() - start);
 }
 
-static void kick_resolvers(void)
-{
-    for (unsigned i = 0; i < src.disks->len; i++) {
-        SourceDisk *d = g_ptr_array_index(src.disks, i);
-
-        if (d->resolver) {
-            dedup_resolver_kick(d->resolver);
-        }
-    }
-}
-
-/* Pause all; true: one is still reading metadata */
-static bool halt_resolvers(void)
-{
-    bool busy = false;
-
-    for (unsigned i = 0; i < src.disks->len && !dedup_inject.no_quiesce;
-         i++) {
-        SourceDisk *d = g_ptr_array_index(src.disks, i);
-
-        busy |= d->resolver && dedup_resolver_halt(d->resolver);
-    }
-    return busy;
-}
-
-static bool resolvers_busy(void)
-{
-    for (unsigned i = 0; i < src.disks->len; i++) {
-        SourceDisk *d = g_ptr_array_index(src.disks, i);
-
-        if (d->resolver && dedup_resolver_busy(d->resolver)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/*
- * Tell the resolvers which places have a hint.  A large guest has millions:
- * a part of them each time, in an RCU critical section and with no lock held.
- */
-static void scan_hints(void)
-{
-    int64_t start = now_us();
-    unsigned n = 0;
-
-    while (src.scan_ram < src.out.rams->len) {
-        DedupRam *dr = g_ptr_array_index(src.out.rams, src.scan_ram);
-        SourceDisk *d;
-        DedupHint h;
-
-        if ((n++ & 1023) == 1023 && now_us() - start > SCAN_US) {
-            return;
-        }
-        src.scan_page = dedup_hint_next(dr, src.scan_page);
-        if (src.scan_page >= dr->pages) {
-            src.scan_ram++;
-            src.scan_page = 0;
-            continue;
-        }
-        if (dedup_hint_get(dr, src.scan_page++, &h) &&
-            src.disk_of_slot[h.slot]) {
-            d = g_ptr_array_index(src.disks, src.disk_of_slot[h.slot] - 1);
-            if (d->resolver) {
-                /* Not aligned, a page may reach into the next grain */
-                dedup_resolver_want(d->resolver, h.sector * DEDUP_SECTOR);
-                dedup_resolver_want(d->resolver, h.sector * DEDUP_SECTOR +
-                                                 DEDUP_PAGE_SIZE - 1);
-            }
-        }
-    }
-    src.scanned = true;
-    kick_resolvers();
-}
-
 /* Come back later, send nothing yet? */
 static bool negotiating(QEMUFile *f)
 {
@@ -182,7 +108,7 @@ static bool negotiating(QEMUFile *f)
         return false;
     }
     if (!src.scanned ||
-        (resolvers_busy() && waited < HELLO_WAIT_US + RESOLVE_WAIT_US)) {
+        (source_resolvers_busy() && waited < HELLO_WAIT_US + RESOLVE_WAIT_US)) {
         return true;
     }
     compress = dedup_compress_wanted() &&
@@ -229,11 +155,13 @@ bool source_first_pass(QEMUFile *f)
 {
     int64_t most = src.postcopy ? POSTCOPY_US : ITERATION_US;
     int64_t start = now_us();
+    int64_t end = MAX(src.begun_us + most, start + most / 2);
     unsigned n = 0;
 
     while (src.pass_ram < src.out.rams->len &&
            src.state == DEDUP_SOURCE_STATE_ACTIVE) {
         DedupRam *dr = g_ptr_array_index(src.out.rams, src.pass_ram);
+        DedupHint h;
 
         src.pass_page = dedup_hint_next(dr, src.pass_page);
         if (qatomic_read(&dr->gone) ||
@@ -244,11 +172,13 @@ bool source_first_pass(QEMUFile *f)
         }
         if (((n++ & 63) == 63 && (migration_rate_exceeded(f) ||
                                   qatomic_read(&src.requested) ||
-                                  now_us() - start > most)) ||
+                                  now_us() > end)) ||
             source_window_full()) {
             break;
         }
-        if (ram_dedup_take_dirty(dr->rb, src.pass_page) &&
+        dedup_hold_steps(1);
+        if (dedup_hint_get(dr, src.pass_page, &h) &&
+            ram_dedup_take_dirty(dr->rb, src.pass_page) &&
             !source_put_off(dr->rb, src.pass_page) &&
             !source_save_page(dr->rb, src.pass_page)) {
             dedup_set_dirty(dr, src.pass_page);
@@ -277,17 +207,25 @@ static void end_first_pass(QEMUFile *f)
     }
 }
 
-/* Have the idle link send what storage would take longer for */
+/*
+ * Have the idle link send what storage would take longer for.  Not all at
+ * once, for the mutex is held.  When it is let go a page is clean, dirty or
+ * outstanding, as ever; so it does not matter whether the dirty bitmap is
+ * synchronised before the rest has its turn.  The rest adds to what is
+ * pending, and what the guest stops with goes in dedup_source_finish().
+ */
 void source_resend_idle(void)
 {
+    uint64_t most = dedup_at_once(RESEND_AT_ONCE);
+
     if (src.state == DEDUP_SOURCE_STATE_DRAINING) {
-        src.fig.resent_pages += dedup_outstanding_redirty(&src.out);
+        src.fig.resent_pages += dedup_outstanding_resend(&src.out, most);
     } else if (!src.out.count) {
         src.pace.resending = false;
     } else if (src.idle && (src.resend || src.postcopy)) {
         uint64_t n = dedup_pace_resend(&src.pace, now_us(), source_due());
 
-        n = dedup_outstanding_resend(&src.out, n);
+        n = dedup_outstanding_resend(&src.out, MIN(n, most));
         src.fig.resent_pages += n;
         trace_dedup_source_resend(n, src.out.count, src.pace.link_rate,
                                  src.pace.fetch_rate);
@@ -307,6 +245,8 @@ bool dedup_source_iterate(QEMUFile *f)
     if (!src.prepared) {
         return false;
     }
+    DEDUP_HOLD("bitmap", "iterate");
+    src.begun_us = now_us();
     source_redirtied_round();
     if (src.state == DEDUP_SOURCE_STATE_NEGOTIATING && negotiate(f)) {
         return true;
@@ -334,9 +274,11 @@ bool dedup_source_iterate(QEMUFile *f)
     source_resend_idle();
     trace_dedup_source_iterate(src.out.count, src.deferred.count,
                                src.deferred.paid, src.deferred.expired);
-    source_send_extents(f);
+    if (source_send_extents(f)) {
+        return true;
+    }
     if (!src.closing) {
-        kick_resolvers();
+        source_kick_resolvers();
     }
     if (src.pass_done) {
         return source_send_hints(f);
@@ -363,7 +305,7 @@ void dedup_source_idle(bool done)
         src.started_us) {
         if (!src.scanned) {
             WITH_RCU_READ_LOCK_GUARD() {
-                scan_hints();
+                source_scan_hints();
             }
             discount(now_us() - now);
         } else {
@@ -393,19 +335,14 @@ void dedup_source_idle(bool done)
     src.idle = true;
 }
 
-void dedup_source_quiesce(void)
-{
-    for (unsigned i = 0; src.prepared && i < src.disks->len; i++) {
-        SourceDisk *d = g_ptr_array_index(src.disks, i);
-
-        if (d->resolver && !dedup_inject.no_quiesce) {
-            dedup_resolver_end(d->resolver);
-        }
-    }
-}
-
+/*
+ * The guest is stopped, so all that is not clean becomes dirty at once, a word
+ * of the bitmaps at a time: 64 GiB of memory have 2 MiB of each.
+ */
 void dedup_source_finish(void)
 {
+    DEDUP_HOLD("bitmap", "finish");
+
     source_redirtied_finish();
     dedup_compress_last_round();
     if (!src.running) {
@@ -416,12 +353,11 @@ void dedup_source_finish(void)
     if (!src.pass_done && !src.postcopy) {
         end_first_pass(src.f);
     }
-    source_take_later(UINT64_MAX);
+    source_take_all_later();
     dedup_deferred_release(&src.deferred);
-    src.fig.final_pages += dedup_outstanding_redirty(&src.out);
-    if (!src.postcopy) {
-        dedup_outstanding_pay(&src.out);
-    }
+    /* In post-copy, pages are sent that are not taken off what is owed */
+    src.fig.final_pages += src.postcopy ? dedup_outstanding_redirty(&src.out)
+                                        : dedup_outstanding_pay(&src.out);
     src.running = src.hints_due = false;
     source_set_state(DEDUP_SOURCE_STATE_DONE);
     trace_dedup_source_finish(src.fig.final_pages);
@@ -481,7 +417,7 @@ bool dedup_source_hold_switchover(void)
     if (source_hold_for_hints()) {
         return true;
     }
-    if (halt_resolvers()) {
+    if (source_halt_resolvers()) {
         /* With the guest stopped, all would wait for its read */
         g_usleep(100);
     } else if (!src.resend ||
