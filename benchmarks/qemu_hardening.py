@@ -5,7 +5,7 @@ For each fault a test is run that provokes it, and if there is one a test that
 shows what happens with the safeguard taken out.  For each way in which a peer
 can be hostile a test is run, too; the value is by how many MiB QEMU grew at
 most.  Figures: how long the longest pieces of work take that a peer can ask
-for, in processor time.
+for, and for how long QEMU's locks are held for us at most, in processor time.
 """
 
 import argparse
@@ -86,6 +86,11 @@ _PEERS = (
     ('16 million extents in a page-cache map', 'Map',
      'most_extents_there_can_be', 16),
 )
+_HOLDS = 'test_holds.HoldsTest.test_'
+#: Locks, as test_holds calls them.
+_LOCKS = (('the BQL', 'bql'), ("the dirty bitmap's mutex", 'bitmap'),
+          ('the lock of a qcow2 image', 'image'))
+_MOST_HOLD_MS = 5.0
 #: Name, what bench_bounds calls it, most.
 _FIGURES = (
     ('pause for records, %d million sent, one never answered',
@@ -139,6 +144,28 @@ def _add_peer(found, name, kind, test, most):
               f'answers, at most {most}', outcome == _PASSED)
 
 
+def _add_holds(found, quick):
+    """Add the longest hold of each lock."""
+    longest, names = {}, {}
+    with tempfile.NamedTemporaryFile('r') as figures:
+        outcome = [_outcome(_HOLDS + test, figures.name)
+                   for test in ('holds', 'hints_are_forgotten')]
+        for line in figures:
+            lock, name, _, cpu, _ = line.split()
+            ms = int(cpu) / 1000
+            if ms >= longest.get(lock, 0):
+                longest[lock], names[lock] = ms, name
+    good = outcome == [_PASSED, _PASSED]
+    for name, lock in _LOCKS:
+        value = longest.get(lock) if good else outcome[0]
+        found.add(f'longest hold of {name}, 64 GiB of memory, 1 TiB of disk',
+                  'none' if value is None else value, 'ms',
+                  f'at most {_MOST_HOLD_MS:g}; {names.get(lock, "")}',
+                  good and value is not None and value <= _MOST_HOLD_MS)
+    if not quick:
+        _add_test(found, '- without the safeguard', _HOLDS + 'holds_broken')
+
+
 def _figures(millions):
     """Return {name: value} of bench_bounds, which is built if need be."""
     out = _TOP / 'build' / 'c-unit'
@@ -162,6 +189,7 @@ def main(argv=None):
             _add_test(found, '- without the safeguard', test + '_broken')
     for peer in _PEERS:
         _add_peer(found, *peer)
+    _add_holds(found, args.quick)
     millions = 4 if args.quick else 67
     measured = _figures(millions)
     for name, key, most in _FIGURES:

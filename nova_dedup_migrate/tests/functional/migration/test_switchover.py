@@ -31,6 +31,28 @@ class SwitchoverTest(case.MigrationCase):
         self.assertIn('neither fetched nor sent', outcome.failed)
         self.assertEqual('running', outcome.home)
 
+    def no_room(self):
+        """Four records are outstanding, the other pages wait for room."""
+        one = self.begun(inject=HUNG, source_inject='window=4')
+        one.recorded(4)
+        one.rounds()
+        self.assertEqual(4, one.figures().outstanding)
+        return one
+
+    def test_pages_wait_for_room(self):
+        outcome = self.no_room().finish()
+        self.assert_right(outcome)
+        self.assertEqual(4, outcome.source.final_pages)
+
+    def test_pages_wait_for_room_and_it_is_disarmed(self):
+        one = self.no_room()
+        one.source.disarm_dedup()
+        one.until(lambda: one.figures().outstanding == 0, 'draining')
+        one.rounds()
+        outcome = one.finish()
+        self.assert_right(outcome)
+        self.assertEqual(0, outcome.source.final_pages)
+
     def test_storage_hangs_multifd(self):
         self.assert_right(self.scenario(multifd_channels=2))
 
