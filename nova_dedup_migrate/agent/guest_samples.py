@@ -10,11 +10,6 @@ off, or with a stock QEMU, costs nothing:
 * QEMU itself says whether it records.  If it did not in two sweeps, it
   gets no command any more, until somebody requests its figures.
 
-After each sweep the working set of one guest, the one for which this was done
-longest ago, is measured in longer windows (planner.working_set.WINDOWS).  QEMU
-measures one window at a time; whoever needs a sample meanwhile gets the rate
-of the last one.
-
 Nothing is sampled now and then while a migration of or to this host is
 under way: each would slow the other down.  A request is always served.
 """
@@ -30,14 +25,11 @@ import time
 import libvirt
 
 from nova_dedup_migrate import deadline
-from nova_dedup_migrate.agent import written
-from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import libvirt as libvirt_guest
 from nova_dedup_migrate.hypervisor import libvirt_host
 from nova_dedup_migrate.hypervisor import libvirt_monitor
 from nova_dedup_migrate.hypervisor import survey
-from nova_dedup_migrate.planner import working_set
 
 LOG = logging.getLogger(__name__)
 
@@ -55,12 +47,10 @@ _QEMU = deadline.Runner('QEMU', 8)
 class Sample:
     """:ivar taken: time.monotonic()
     :ivar found: survey.Survey
-    :ivar windows: working_set.Window of its working set
     """
 
     taken: float
     found: survey.Survey
-    windows: tuple[working_set.Window, ...] = ()
 
 
 class _Guest:
@@ -68,9 +58,6 @@ class _Guest:
 
     :ivar turn: held while it is sampled
     :ivar sweeps: in which it did not record I/O
-    :ivar written: written.Written
-    :ivar measuring: whether QEMU measures a long window
-    :ivar tried: time.monotonic() of the last attempt at that, 0.0: none
     """
 
     def __init__(self, number: int) -> None:
@@ -78,9 +65,6 @@ class _Guest:
         self.turn = threading.Lock()
         self.sweeps = 0
         self.sample: Sample | None = None
-        self.written = written.Written()
-        self.measuring = False
-        self.tried = 0.0
 
 
 class GuestSamples:
@@ -125,13 +109,11 @@ class GuestSamples:
             domains = self._host.connection.listAllDomains(
                 libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
         self._prune(domains)
-        recording = []
         for domain in domains:
             if is_over():
                 return
             try:
                 if self._records(domain):
-                    recording.append(domain)
                     if self._is_busy():
                         return
                     _QEMU.run(_PATIENCE, self._sample, domain.UUIDString(),
@@ -141,44 +123,6 @@ class GuestSamples:
                 # It may have ended; the next sweep is soon.
                 LOG.debug('Instance %s was not sampled: %s',
                           domain.UUIDString(), error)
-        self._measure(recording, is_over)
-
-    def _measure(self, domains: list[libvirt.virDomain],
-                 is_over: Callable[[], bool]) -> None:
-        """Measure the long windows of one of the guests."""
-        due = min(((known.tried, number) for number, known in enumerate(
-            self._known(one.UUIDString(), one.ID()) for one in domains)
-            if known.sample is not None
-            and known.sample.found.dirty_rate), default=None)
-        if due is None:
-            return
-        domain = domains[due[1]]
-        known = self._known(domain.UUIDString(), domain.ID())
-        # Also if it fails: the next one has its turn then.
-        known.tried = time.monotonic()
-        try:
-            guest = libvirt_guest.LibvirtGuest.from_domain(domain,
-                                                           self._host)
-            for seconds in working_set.WINDOWS:
-                if (seconds > SECONDS and not is_over()
-                        and not self._is_busy()):
-                    _QEMU.run(seconds + _PATIENCE, self._measure_window,
-                              known, guest, seconds)
-        except (libvirt.libvirtError, errors.HypervisorError,
-                deadline.Late) as error:
-            LOG.debug('The working set of instance %s was not measured: %s',
-                      domain.UUIDString(), error)
-
-    @staticmethod
-    def _measure_window(known: _Guest, guest: hypervisor.Guest,
-                        seconds: int) -> None:
-        with known.turn:
-            known.measuring = True
-        try:
-            rate = survey.unrounded(guest.dirty_rate(seconds))
-        finally:
-            known.measuring = False
-        known.written.add(seconds, rate)
 
     def _sample(self, uuid: str, max_age: float) -> Sample:
         domain = self._host.domain(uuid, uuid)
@@ -198,19 +142,10 @@ class GuestSamples:
             # A stock QEMU gets no command but this one.
             guest.dedup_statistics()
             known.sweeps = 0
-            if known.measuring and known.sample is not None:
-                # QEMU measures one window at a time.
-                found = dataclasses.replace(
-                    survey.survey(guest, SECONDS, running, dirty=False),
-                    dirty_rate=known.sample.found.dirty_rate)
-            else:
-                found = survey.survey(guest, SECONDS, running)
-                if running and found.dirty_rate is not None:
-                    known.written.add(SECONDS, found.dirty_rate)
+            found = survey.survey(guest, SECONDS, running)
             for what, error in found.warnings:
                 LOG.info('Instance %s: %s failed: %s', uuid, what, error)
-            known.sample = Sample(time.monotonic(), found,
-                                  known.written.windows())
+            known.sample = Sample(time.monotonic(), found)
             return known.sample
 
     def _known(self, uuid: str, number: int) -> _Guest:

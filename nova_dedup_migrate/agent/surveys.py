@@ -123,10 +123,6 @@ def _figures(sample: guest_samples.Sample) -> dict[str, Any]:
     if found.hints is not None:
         result.update(hint_pages=found.hints.pages,
                       map_pages=found.hints.map_pages)
-    result['windows'] = [
-        objects.DedupWrittenIn(seconds=one.seconds, bytes=one.bytes,
-                               most=one.most, age=one.age)
-        for one in sample.windows[:objects.MAX_WINDOWS]]
     result['hints'] = [
         hints for hints in map(
             _disk_hints, (found.disk_hints or ())[:objects.MAX_DISKS])

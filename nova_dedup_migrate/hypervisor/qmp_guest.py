@@ -65,8 +65,6 @@ class QmpGuest(base.Guest):
             'sample-pages': min(max(low, _SAMPLES * memory.GIB // size),
                                 high)})
         deadline = time.monotonic() + seconds + self.qmp_timeout
-        # Not before; each look is a command for QEMU.
-        time.sleep(max(0.0, seconds - 1))
         while True:
             time.sleep(min(0.1, seconds / 10))
             reply = decode.mapping(self.qmp('query-dirty-rate'),

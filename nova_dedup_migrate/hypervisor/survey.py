@@ -55,14 +55,13 @@ class Survey:
     warnings: tuple[tuple[str, errors.HypervisorError], ...] = ()
 
 
-def survey(guest, seconds=1, running=True, dirty=True):
+def survey(guest, seconds=1, running=True):
     """Measure a guest for some seconds, return a Survey.
 
     :param guest: hypervisor.base.Guest
     :param seconds: whole seconds
     :param running: whether its CPUs run; otherwise it writes nothing,
         and only memory and hints are sampled
-    :param dirty: whether to measure the dirty rate; else it is None
     :raises GuestNotRunning, QmpDisconnected: it has gone
     """
     warnings = []
@@ -85,11 +84,11 @@ def survey(guest, seconds=1, running=True, dirty=True):
             # Read before and after the other two.
             rate = attempt('measuring disk writes',
                            functools.partial(_WriteRate, guest))
-            measured = pool.submit(
-                attempt, 'measuring the dirty rate', functools.partial(
-                    guest.dirty_rate if dirty else time.sleep, seconds))
+            dirty = pool.submit(
+                attempt, 'measuring the dirty rate',
+                functools.partial(guest.dirty_rate, seconds))
             found['in_use'] = in_use()
-            found['dirty_rate'] = unrounded(measured.result())
+            found['dirty_rate'] = _unrounded(dirty.result())
             found['disk_write_rate'] = rate and attempt(
                 'measuring disk writes', rate.now)
     else:
@@ -123,8 +122,7 @@ def _disk_hints(guest, hints):
         return None
 
 
-def unrounded(rate):
-    """Return the likely dirty rate of one that QEMU has returned, or None."""
+def _unrounded(rate):
     if rate is None:
         return None
     return rate + _ROUNDED if rate else _IDLE

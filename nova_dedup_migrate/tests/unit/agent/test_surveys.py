@@ -17,7 +17,6 @@ from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import sampling
 from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.hypervisor import survey
-from nova_dedup_migrate.planner import working_set
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.tests import base
 
@@ -70,16 +69,6 @@ class SurveysTest(base.TestCase):
         self.assertEqual((1e7, 3.0), (reply.link_rate, reply.link_age))
         self.samples.sample.assert_called_once_with(UUID, 60.0, 8.0)
         self.links.rate.assert_called_once_with({}, 'compute2', 8.0)
-
-    def test_windows(self):
-        self.samples.sample.return_value = (guest_samples.Sample(
-            time.monotonic(), FOUND, (
-                working_set.Window(1.0, 5.0, 6.0, 7.0),
-                working_set.Window(10.0, 15.0, 16.0, 17.0))), '')
-        self.assertEqual(
-            [(1.0, 5.0, 6.0, 7.0), (10.0, 15.0, 16.0, 17.0)],
-            [(one.seconds, one.bytes, one.most, one.age)
-             for one in self.reply().windows])
 
     def test_figures_that_were_not_to_be_had(self):
         self.found(survey.Survey())
