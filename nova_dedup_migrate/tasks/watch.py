@@ -137,16 +137,18 @@ class Watch:
             self._rest(wait, mark)
 
     def _rest(self, wait: float, mark: int) -> None:
-        """Wait so many seconds, or until the guest has a new event.
+        """Wait so many seconds, or until QEMU's migration has a new event.
 
-        An event of QEMU's migration says that its last figures are there,
-        and they are for a moment only.
+        It says that the last figures are there, and they are for a moment
+        only.  Other events do not count: a guest can cause many.
 
         :param mark: _mark() before the last look
         """
         deadline = time.monotonic() + wait
         while not self._over.wait(min(wait, _ENDING_INTERVAL_S)):
-            if time.monotonic() >= deadline or self._mark() != mark:
+            if time.monotonic() >= deadline or self._log is not None and any(
+                    event.name == 'MIGRATION'
+                    for event in self._log.since(mark)):
                 return
 
     def _mark(self) -> int:

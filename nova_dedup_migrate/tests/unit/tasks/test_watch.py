@@ -236,6 +236,10 @@ class WatchTest(base.TestCase):
         with watcher.during():
             while len(self.operation.rounds) < 1:
                 time.sleep(0.01)
+            # The guest can cause such events at any rate.
+            self.guest.events.add('RTC_CHANGE', {'offset': 1})
+            time.sleep(0.2)
+            self.assertEqual(1, self.guest.progress.call_count)
             self.guest.events.add('MIGRATION', {'status': 'completed'})
             while len(self.operation.rounds) < 2:
                 time.sleep(0.01)
