@@ -218,12 +218,11 @@ class Rig:
 
     # Writing
 
-    def io(self, *words):
-        """Run a command of qemu-io through the disk's own backend."""
+    def io(self, *words, device='disk0'):
+        """Run a command of qemu-io through a disk's own backend."""
         self.source.qmp('human-monitor-command', **{
-            'command-line': 'qemu-io -d %s "%s"' % (
-                '/machine/peripheral/disk0/virtio-backend',
-                ' '.join(map(str, words)))})
+            'command-line': 'qemu-io -d /machine/peripheral/%s/virtio-backend'
+                            ' "%s"' % (device, ' '.join(map(str, words)))})
 
     @contextlib.contextmanager
     def guest_writes(self, sectors, seed=0):

@@ -78,6 +78,31 @@ class CommandsTest(case.SeedCase):
         dirty = int.from_bytes(one.source.dirty_granules(watch), 'little')
         self.assertEqual(1 << 16 | 1 << 17 | 1 << case.GRANULES - 1, dirty)
 
+    def test_armed_in_parts(self):
+        """A disk of more granules than QEMU reads of the bitmap at once."""
+        granule, part = 4096, 65536
+        one = self.rig(extra_args=(
+            '-blockdev', 'null-co,node-name=null,size=%d' % (
+                (2 * part + 5) * granule),
+            '-device', 'virtio-blk-pci,id=large,drive=null'))
+        guest = one.source
+        watch = guest.watch_disk('large', granule)
+        guest.clear_disk(watch.token, 0, watch.size)
+        # All are proven but these; the canary's is granule 0.
+        rest = (0, 1, part - 1, part, part + 70, 2 * part - 1, 2 * part,
+                watch.granules - 1)
+        proven = (1 << watch.granules) - 1
+        for number in rest:
+            proven ^= 1 << number
+        armed = guest.arm_disk(watch.token, proven.to_bytes(
+            watch.bitmap_bytes, 'little'), *one.canary)
+        self.assertEqual(len(rest) * granule, armed.dirty)
+        for number in rest:
+            one.io('write', '-q', number * granule, granule, device='large')
+        self.assertEqual(armed.dirty, one.query().dirty)
+        one.io('write', '-q', (part + 1) * granule, granule, device='large')
+        self.assertEqual(armed.dirty + granule, one.query().dirty)
+
     def test_watched_again(self):
         """What was known is forgotten, also if it was armed."""
         one = self.rig()
