@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """nova-dedup-migrate move in the lab: an instance with both its volumes."""
 
+import contextlib
 import os
 import subprocess
 
@@ -24,19 +25,22 @@ def run(cloud, rounds, found, progress):
     subject = volume_trials.boot(cloud, progress)
     try:
         for number in range(rounds):
-            _round(cloud, subject, number + 1, found, progress)
+            with contextlib.ExitStack() as stack:
+                _round(cloud, subject, number + 1, found, progress, stack)
     finally:
         subject.delete()
 
 
-def _round(cloud, subject, number, found, progress):
+def _round(cloud, subject, number, found, progress, stack):
     for disk in DISKS:
         subject.back_up(disk)
     subject.rest()
     known = instance_checks.leftovers(cloud)
     volumes = subject.volumes()
     backend = _together(subject)
-    files = {disk: subject.digest(volumes[disk]) for disk in DISKS}
+    # Cinder deletes them.
+    files = {disk: stack.enter_context(subject.kept(volumes[disk]))
+             for disk in DISKS}
     kept = {disk: [one.id for one in subject.backups(volumes[disk])]
             for disk in DISKS}
     source = subject.host
@@ -66,9 +70,9 @@ def _round(cloud, subject, number, found, progress):
         host, _path = subject.file(volumes[disk])
         add('%s: backend' % disk, host.name, '', backend,
             host.name == backend)
-        same = subject.digest(volumes[disk]) == files[disk]
-        add('%s: all bytes' % disk, 'equal' if same else 'other', '',
-            'equal', same)
+        others = subject.different(files[disk], volumes[disk])
+        add('%s: all bytes' % disk, others or 'equal', '', 'equal',
+            not others)
         ours = [one.id for one in subject.backups(volumes[disk])]
         add('%s: backups' % disk, len(ours), '', len(kept[disk]),
             ours == kept[disk])
