@@ -82,10 +82,11 @@ def _parser():
     one.add_argument('--keep', action='store_true',
                      help='leave the instance in the cloud')
     one.add_argument('--pairs', type=int, default=0, metavar='NUMBER',
-                     help='instead, move it so often with and without '
-                          'backups, over links of --rate')
+                     help='instead, move it so often by Nova alone, from '
+                          'backups, and from backups of which samples are '
+                          'compared, over a link of --rate')
     one.add_argument('--rate', type=_rate, default='100', metavar='MBIT',
-                     help='Mbit/s of the links of both NASes then '
+                     help='Mbit/s of the link of the NAS that it leaves '
                           '(default: %(default)s)')
     one.set_defaults(run=_volumes)
     one = commands.add_parser(

@@ -190,17 +190,20 @@ def _has_pivoted(subject, path):
 
 
 class Slowly:
-    """The links of the NASes carry little meanwhile.
+    """The links of NASes carry little meanwhile.
 
     :param rate: bytes/s, each way
+    :param names: of NASes, None: all
     """
 
-    def __init__(self, subject, rate=_SLOW):
+    def __init__(self, subject, rate=_SLOW, names=None):
         self._cloud = subject.cloud
         self._rate = rate
+        self._names = (self._cloud.settings.nases if names is None
+                       else names)
 
     def _limit(self, rate):
-        for name in self._cloud.settings.nases:
+        for name in self._names:
             self._cloud.host(name).link('storage').limit(send=rate,
                                                          receive=rate)
 

@@ -107,22 +107,33 @@ class TestVolumeTrials(base.TestCase):
 
 class TestVolumePairs(base.TestCase):
 
-    def status(self, stock, ours, same=True):
+    def status(self, sampled, compared=None, same=True):
         found = results.Results('x')
-        runs = [volume_pairs.Run(volume_pairs.STOCK, 1, stock, True),
-                volume_pairs.Run(volume_pairs.OURS, 1, ours, same)]
+        runs = [
+            volume_pairs.Run(volume_pairs.NOVA, 1, swapped(1000, 40.0), True),
+            volume_pairs.Run(volume_pairs.COMPARED, 1,
+                             compared or swapped(1000, 40.0, backup=1), True),
+            volume_pairs.Run(volume_pairs.SAMPLED, 1, sampled, same)]
         volume_pairs.judge(runs, found)
-        self.assertIn('with backups', volume_pairs.show(runs))
+        self.assertIn('compared', volume_pairs.show(runs))
         return found.status()
 
     def test_targets(self):
-        stock = swapped(1000, 40.0)
-        for ours, same, status in (
+        for sampled, same, status in (
                 (swapped(100, 10.0, backup=1), True, 0),
                 (swapped(101, 10.0, backup=1), True, 1),
                 (swapped(100, 10.1, backup=1), True, 1),
                 (swapped(100, 10.0, volume=1), True, 1),
                 (swapped(100, 10.0, backup=1), False, 1)):
-            self.assertEqual(status, self.status(stock, ours, same))
-        self.assertEqual(1, self.status(swapped(1000, 40.0, backup=1),
-                                        swapped(100, 10.0, backup=1)))
+            self.assertEqual(status, self.status(sampled, same=same))
+
+    def test_comparing_takes_no_longer_than_nova(self):
+        sampled = swapped(100, 10.0, backup=1)
+        for seconds, status in ((44.0, 0), (44.1, 1)):
+            self.assertEqual(status, self.status(
+                sampled, swapped(1000, seconds, backup=1)))
+
+    def test_what_novas_driver_has_noted_is_of_another_move(self):
+        run = volume_pairs.Run(volume_pairs.NOVA, 1,
+                               swapped(1, 1.0, backup=9), True)
+        self.assertEqual({}, run.sources)
