@@ -25,13 +25,15 @@ class JudgeTest(base.TestCase):
 
     def wrong(self, **found):
         rows = results.Results('x')
-        lab_disks.judge({'stock': variant(mirrored=False), **found}, rows)
+        lab_disks.judge({'stock': variant(mirrored=False),
+                         'stock-overlay': variant(600, mirrored=False),
+                         **found}, rows)
         return [row.name for row in rows.rows if not row.ok]
 
     def test_right(self):
         self.assertEqual([], self.wrong(
             base=variant(100, 30.0), prepared=variant(10, 20.0),
-            overlay=variant(500, mirrored=None)))
+            overlay=variant(500, 50.0, mirrored=None)))
 
     def test_too_many_bytes_and_too_slow(self):
         self.assertEqual(['base: disk on the link', 'base: time'],
@@ -46,8 +48,8 @@ class JudgeTest(base.TestCase):
             self.wrong(base=variant(1, 1.0, compared=0)))
 
     def test_the_planner_is_wrong(self):
-        self.assertEqual(['overlay: left to Nova'],
-                         self.wrong(overlay=variant()))
+        self.assertEqual(['overlay: disk on the link', 'overlay: time'],
+                         self.wrong(overlay=variant(700)))
         self.assertEqual(['base: built'],
                          self.wrong(base=variant(1, 1.0, mirrored=None)))
 

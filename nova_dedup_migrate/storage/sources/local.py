@@ -35,7 +35,10 @@ class LocalSource(base.Source):
         self._roots = tuple(roots)
 
     def have(self, wanted: Sequence[blocks.Block]) -> list[bool]:
-        return [place is not None for place in self._find(wanted)]
+        places = self._find(wanted)
+        there = {file: _is_there(file)
+                 for file in {place.file for place in places if place}}
+        return [place is not None and there[place.file] for place in places]
 
     def read(self, wanted: Sequence[blocks.Block]) -> list[bytes | None]:
         found: list[bytes | None] = [None] * len(wanted)
@@ -62,3 +65,15 @@ class LocalSource(base.Source):
               ) -> list[store.Place | None]:
         return self._index.find([block.digest for block in wanted],
                                 self._owners)
+
+
+def _is_there(file: store.File) -> bool:
+    """Return whether a file is still the one that was indexed.
+
+    The index keeps entries of deleted files until it compacts, and a plan
+    must not count on them.
+    """
+    try:
+        return os.stat(file.path).st_ino == file.inode
+    except OSError:
+        return False

@@ -98,11 +98,13 @@ class LocalSourceTest(conformance.Conformance, base.TestCase):
 
     def test_file_is_gone(self):
         self.path.unlink()
+        self.assertEqual([False] * 6, self.source.have(self.wanted()))
         self.assertEqual([None] * 6, self.source.read(self.wanted()))
 
     def test_file_is_another(self):
         self.path.rename(self.directory / 'old')
         self.path.write_bytes(disk_of(self.content))
+        self.assertEqual([False] * 6, self.source.have(self.wanted()))
         self.assertEqual([None] * 6, self.source.read(self.wanted()))
 
     def test_shorter(self):
