@@ -55,16 +55,19 @@ def configure(cloud):
     (host.directory / 'var/lib/nova/locks').mkdir(exist_ok=True)
 
 
-def _configure(cloud, host, driver=None, enabled=True, at_once=0):
+def _configure(cloud, host, driver=None, enabled=True, at_once=0,
+               fill_samples=False):
     """Write nova.conf of a host.
 
     :param driver: of DRIVERS, for a compute host
     :param enabled: [dedup_migrate] enabled
     :param at_once: max_concurrent_live_migrations, 0: Nova's default
+    :param fill_samples: [dedup_migrate] volume_fill_samples
     """
     cloud.configure(host, '/etc/nova/nova.conf', 'nova.conf',
                     driver=DRIVERS.get(driver), enabled=enabled,
-                    at_once=at_once, channel=tls.CHANNEL_DIRECTORY,
+                    at_once=at_once, fill_samples=fill_samples,
+                    channel=tls.CHANNEL_DIRECTORY,
                     qemu=_qemu(cloud, host.name) if driver else None)
 
 
