@@ -6,8 +6,8 @@
  *   the stream    (main thread) sends a record or content for pages in
  *                 rounds; content goes the main way, in a compressed batch,
  *                 which other threads place, or to a multifd channel
- *   2 multifd     supersede and write, or zero, what the stream gave them;
- *                 a round ends when both are done, as with MULTIFD_FLUSH
+ *   2 multifd     supersede and write, or zero, what the stream gave them
+ *                 (stress-channels.h)
  *   3 fetchers    take any record, not the oldest; place the page as it was
  *                 when the record was made, or refuse it
  *
@@ -24,15 +24,12 @@
 
 #include <pthread.h>
 #include <stdio.h>
-#include "incoming.h"
+#include "stress-channels.h"
 
-#define WORDS       (4096 / sizeof(uint64_t))
 #define ROUNDS      40
 #define QUEUE       1024
 #define FETCHERS    3
-#define CHANNELS    2
 
-static uint64_t memory[RAM_PAGES][WORDS] __attribute__((aligned(4096)));
 static unsigned long errors;
 static bool broken;             /* a safeguard is taken out */
 
@@ -69,13 +66,6 @@ static void fail(const char *what, uint64_t page, uint64_t got,
     }
 }
 
-static void write_page(uint64_t page, uint64_t version)
-{
-    for (unsigned i = 0; i < WORDS; i++) {
-        memory[page][i] = version;
-    }
-}
-
 static void check_page(const char *what, uint64_t page, uint64_t want)
 {
     for (unsigned i = 0; i < WORDS; i++) {
@@ -97,7 +87,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static Job jobs[QUEUE];
 static unsigned njobs;
-static bool quit;
 
 /* Of migrations that are over, while records of them are still queued */
 static GPtrArray *old_fetches;
@@ -187,57 +176,6 @@ static void take_answers(void)
     pthread_mutex_unlock(&answer_lock);
 }
 
-/* Multifd */
-
-static struct Channel {
-    pthread_mutex_t lock;
-    pthread_cond_t cond;
-    struct {
-        uint32_t page;
-        uint32_t epoch;
-        uint64_t version;
-    } work[2 * RAM_PAGES];
-    unsigned n;
-    bool busy;
-} channels[CHANNELS];
-
-static void content(uint32_t page, uint64_t version)
-{
-    dedup_incoming_supersede(&blocks[0], (uint64_t)page << 12, 0);
-    write_page(page, version);
-}
-
-static void *channel(void *opaque)
-{
-    struct Channel *c = opaque;
-
-    pthread_mutex_lock(&c->lock);
-    while (!qatomic_read(&quit)) {
-        unsigned n = c->n;
-
-        if (!n) {
-            pthread_cond_wait(&c->cond, &c->lock);
-            continue;
-        }
-        pthread_mutex_unlock(&c->lock);
-        for (unsigned i = 0; i < n; i++) {
-            dedup_incoming_supersede(&blocks[0],
-                                     (uint64_t)c->work[i].page << 12,
-                                     c->work[i].epoch);
-        }
-        for (unsigned i = 0; i < n; i++) {
-            /* Version 0 is a zero page */
-            write_page(c->work[i].page, c->work[i].version);
-        }
-        pthread_mutex_lock(&c->lock);
-        c->n = 0;
-        c->busy = false;
-        pthread_cond_broadcast(&c->cond);
-    }
-    pthread_mutex_unlock(&c->lock);
-    return NULL;
-}
-
 /* The stream */
 
 static uint64_t version;
@@ -263,6 +201,12 @@ static void send_batch(void)
     nbatch = 0;
 }
 
+static void content(uint32_t page, uint64_t version)
+{
+    dedup_incoming_supersede(&blocks[0], (uint64_t)page << 12, 0);
+    write_page(page, version);
+}
+
 static void send_content(uint32_t page, uint64_t v, unsigned way)
 {
     pages[page].id = 0;
@@ -278,38 +222,7 @@ static void send_content(uint32_t page, uint64_t v, unsigned way)
         }
         nbatch++;
     } else {
-        struct Channel *c = &channels[way - 1];
-
-        c->work[c->n].page = page;
-        c->work[c->n].epoch = epoch;
-        c->work[c->n++].version = v;
-    }
-}
-
-static void channels_begin(void)
-{
-    for (int i = 0; i < CHANNELS; i++) {
-        pthread_mutex_lock(&channels[i].lock);
-    }
-}
-
-static void channels_go(void)
-{
-    for (int i = 0; i < CHANNELS; i++) {
-        channels[i].busy = channels[i].n;
-        pthread_cond_broadcast(&channels[i].cond);
-        pthread_mutex_unlock(&channels[i].lock);
-    }
-}
-
-static void channels_sync(void)
-{
-    for (int i = 0; i < CHANNELS; i++) {
-        pthread_mutex_lock(&channels[i].lock);
-        while (channels[i].busy) {
-            pthread_cond_wait(&channels[i].cond, &channels[i].lock);
-        }
-        pthread_mutex_unlock(&channels[i].lock);
+        channel_give(way - 1, page, epoch, v);
     }
 }
 
@@ -449,7 +362,7 @@ static void migrate(uint64_t *s)
 int main(int argc, char **argv)
 {
     double seconds = argc > 1 ? atof(argv[1]) : 1;
-    pthread_t threads[FETCHERS + CHANNELS];
+    pthread_t threads[FETCHERS];
     uint64_t s = seed_of(0);
     unsigned long n = 0;
     int64_t end;
@@ -461,13 +374,9 @@ int main(int argc, char **argv)
     old_fetches = g_ptr_array_new_with_free_func(g_free);
     incoming_flags |= DEDUP_SETUP_COMPRESS;
     incoming_memory(memory);
-    for (int i = 0; i < CHANNELS; i++) {
-        pthread_mutex_init(&channels[i].lock, NULL);
-        pthread_cond_init(&channels[i].cond, NULL);
-        pthread_create(&threads[i], NULL, channel, &channels[i]);
-    }
+    channels_start();
     for (intptr_t i = 0; i < FETCHERS; i++) {
-        pthread_create(&threads[CHANNELS + i], NULL, fetcher, (void *)i);
+        pthread_create(&threads[i], NULL, fetcher, (void *)i);
     }
     end = g_get_monotonic_time() + seconds * 1e6;
     do {
@@ -480,14 +389,10 @@ int main(int argc, char **argv)
     pthread_mutex_lock(&lock);
     pthread_cond_broadcast(&cond);
     pthread_mutex_unlock(&lock);
-    for (int i = 0; i < CHANNELS; i++) {
-        pthread_mutex_lock(&channels[i].lock);
-        pthread_cond_broadcast(&channels[i].cond);
-        pthread_mutex_unlock(&channels[i].lock);
-    }
-    for (int i = 0; i < FETCHERS + CHANNELS; i++) {
+    for (int i = 0; i < FETCHERS; i++) {
         pthread_join(threads[i], NULL);
     }
+    channels_end();
     g_ptr_array_unref(old_fetches);
     if (errors && !broken) {
         printf("not ok incoming: stress\n");
