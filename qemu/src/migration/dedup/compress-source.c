@@ -1,15 +1,10 @@
 /*
- * Compression: the sender
+ * Compression: the sender, in the migration thread
  *
- *   migration thread                            a thread of the pool
- *   ----------------                            --------------------
- *   take a page: into the batch that fills
- *   the batch is full: FILLING -> QUEUED -----> RUNNING: copy, compress
- *   send it: DONE -> FREE                <----- DONE
- *
- * The migration thread owns what is FREE, FILLING and DONE, a thread of the
- * pool what is RUNNING.  There are two batches for each thread, one that it
- * works on and one that waits for it, and the one that fills.
+ * Pages go into the batch that fills, full ones to the pool of threads
+ * (compress-pool.h), and out what is done.  There are two batches for each
+ * thread, one that it works on and one that waits for it, and the one that
+ * fills.
  *
  * If all of them are taken, the migration thread waits for the first that is
  * done, but only while the link has something to do: else the page goes as
@@ -27,8 +22,6 @@
 
 #include "qemu/osdep.h"
 #include "qemu/cutils.h"
-#include "qemu/lockable.h"
-#include "qemu/thread.h"
 #include "qemu/timer.h"
 #include "migration/misc.h"
 #include "../migration.h"
@@ -38,6 +31,7 @@
 #include "../ram.h"
 #include "compress.h"
 #include "compress-batch.h"
+#include "compress-pool.h"
 #include "compress-rate.h"
 #include "trace.h"
 
@@ -51,23 +45,6 @@
 #define SCALE_BATCHES   16
 /* Pages between two looks at the link while compression is off */
 #define PROBE_PAGES     64
-/* Between two looks at the link while threads are waited for */
-#define PATIENCE_MS     4
-
-typedef struct Job {
-    RAMBlock *rb;
-    DedupBatch b;
-    int level;
-    int64_t ns, cpu_ns;
-    bool copied;                        /* by its thread; under the lock */
-    bool given_up;                      /* migration thread */
-    QTAILQ_ENTRY(Job) running;
-    QSIMPLEQ_ENTRY(Job) next;
-    uint8_t raw[DEDUP_BATCH_RAW];
-    uint8_t out[DEDUP_BATCH_RAW];
-} Job;
-
-typedef QSIMPLEQ_HEAD(, Job) Jobs;
 
 static struct {
     /* Under the BQL */
@@ -82,96 +59,30 @@ static struct {
     DedupLink link;
     DedupCompressRate rate;
     unsigned most_threads;
-    Job *filling;
-    Jobs free;
+    DedupJob *filling;
+    DedupJobs free;
     unsigned in_flight;                 /* not free, not filling */
     unsigned waiting_pages;             /* in these */
     unsigned since_probe;
     uint64_t batches;
 
-    /* Shared with the pool */
-    QemuMutex lock;
-    QemuCond work, progress;
-    Jobs queued, done;
-    QTAILQ_HEAD(, Job) running_jobs;
-    bool quit;
-    QemuThread threads[DEDUP_COMPRESS_THREADS_MAX];
-    unsigned nthreads, idle;
-
     DedupCompressFigures fig;           /* written by the migration thread */
 } cs;
-
-/* The pool */
-
-static void *compress_thread(void *opaque)
-{
-    ZSTD_CCtx *ctx = ZSTD_createCCtx();
-    bool sample = true;
-
-    qemu_mutex_lock(&cs.lock);
-    while (true) {
-        Job *job;
-        int64_t start, cpu;
-
-        while (QSIMPLEQ_EMPTY(&cs.queued) && !cs.quit) {
-            cs.idle++;
-            qemu_cond_wait(&cs.work, &cs.lock);
-            cs.idle--;
-        }
-        if (cs.quit) {
-            break;
-        }
-        job = QSIMPLEQ_FIRST(&cs.queued);
-        QSIMPLEQ_REMOVE_HEAD(&cs.queued, next);
-        QTAILQ_INSERT_TAIL(&cs.running_jobs, job, running);
-        qemu_mutex_unlock(&cs.lock);
-
-        start = get_clock();
-        cpu = dedup_thread_ns();
-        for (unsigned i = 0; i < job->b.n; i++) {
-            memcpy(job->raw + i * DEDUP_BATCH_PAGE,
-                   job->rb->host + (job->b.pages[i] << DEDUP_PAGE_BITS),
-                   DEDUP_BATCH_PAGE);
-        }
-        WITH_QEMU_LOCK_GUARD(&cs.lock) {
-            job->copied = true;
-        }
-        if (dedup_inject.compress_delay_us) {
-            g_usleep(dedup_inject.compress_delay_us * job->b.n);
-        }
-        job->b.frame = job->out;
-        job->b.len = ctx ? dedup_batch_deflate(ctx, job->level, sample,
-                                               job->raw, job->b.n, job->out)
-                         : 0;
-        sample = !job->b.len;
-        job->ns = get_clock() - start;
-        job->cpu_ns = dedup_thread_ns() - cpu;
-
-        qemu_mutex_lock(&cs.lock);
-        QTAILQ_REMOVE(&cs.running_jobs, job, running);
-        QSIMPLEQ_INSERT_TAIL(&cs.done, job, next);
-        qemu_cond_signal(&cs.progress);
-    }
-    qemu_mutex_unlock(&cs.lock);
-    ZSTD_freeCCtx(ctx);
-    return NULL;
-}
 
 static void add_thread(void)
 {
     for (int i = 0; i < 2; i++) {
-        Job *job = g_new0(Job, 1);
+        DedupJob *job = g_new0(DedupJob, 1);
 
         QSIMPLEQ_INSERT_TAIL(&cs.free, job, next);
     }
-    qemu_thread_create(&cs.threads[cs.nthreads++], "mig/src/zstd",
-                       compress_thread, NULL, QEMU_THREAD_JOINABLE);
-    cs.fig.threads = cs.nthreads;
+    dedup_pool_add_thread();
+    cs.fig.threads = dedup_pool_threads();
 }
 
 /* What the migration thread does with batches */
 
-static void send_pages(Job *job)
+static void send_pages(DedupJob *job)
 {
     for (unsigned i = 0; i < job->b.n; i++) {
         if (ram_dedup_save_content(job->rb, job->b.pages[i]) < 0) {
@@ -181,7 +92,7 @@ static void send_pages(Job *job)
     }
 }
 
-static void send_frame(Job *job)
+static void send_frame(DedupJob *job)
 {
     uint8_t header[DEDUP_BATCH_HEADER];
     size_t n = dedup_batch_header(header, &job->b);
@@ -198,7 +109,7 @@ static void send_frame(Job *job)
     qatomic_set(&cs.fig.pages, cs.fig.pages + job->b.n);
 }
 
-static void finish_job(Job *job)
+static void finish_job(DedupJob *job)
 {
     trace_dedup_compress_batch(job->b.n, job->b.len, job->level, job->ns);
     dedup_compress_rate_batch(&cs.rate, job->b.n,
@@ -215,7 +126,7 @@ static void finish_job(Job *job)
 }
 
 /* It is sent, one way or another */
-static void settle(Job *job)
+static void settle(DedupJob *job)
 {
     cs.in_flight--;
     cs.waiting_pages -= job->b.n;
@@ -224,15 +135,10 @@ static void settle(Job *job)
 /* Send what is done; @wait: for a moment, if nothing is */
 static void collect(bool wait)
 {
-    Jobs done = QSIMPLEQ_HEAD_INITIALIZER(done);
-    Job *job;
+    DedupJobs done = QSIMPLEQ_HEAD_INITIALIZER(done);
+    DedupJob *job;
 
-    WITH_QEMU_LOCK_GUARD(&cs.lock) {
-        if (wait && QSIMPLEQ_EMPTY(&cs.done)) {
-            qemu_cond_timedwait(&cs.progress, &cs.lock, PATIENCE_MS);
-        }
-        QSIMPLEQ_CONCAT(&done, &cs.done);
-    }
+    dedup_pool_collect(&done, wait);
     while ((job = QSIMPLEQ_FIRST(&done))) {
         QSIMPLEQ_REMOVE_HEAD(&done, next);
         cs.fig.ns += job->cpu_ns;
@@ -247,15 +153,10 @@ static void collect(bool wait)
 /* Take back what no thread has begun with: it goes as it is */
 static void reclaim(void)
 {
-    Job *job;
+    DedupJob *job;
 
     do {
-        WITH_QEMU_LOCK_GUARD(&cs.lock) {
-            job = QSIMPLEQ_FIRST(&cs.queued);
-            if (job) {
-                QSIMPLEQ_REMOVE_HEAD(&cs.queued, next);
-            }
-        }
+        job = dedup_pool_take_back();
         if (job) {
             send_pages(job);
             cs.fig.skipped_pages += job->b.n;
@@ -268,18 +169,9 @@ static void reclaim(void)
 /* A thread has a copy of the pages and no processor: they go as they are */
 static void give_up_running(void)
 {
-    Job *job;
+    DedupJob *job = dedup_pool_give_up();
 
-    WITH_QEMU_LOCK_GUARD(&cs.lock) {
-        QTAILQ_FOREACH(job, &cs.running_jobs, running) {
-            if (job->copied && !job->given_up) {
-                break;
-            }
-        }
-    }
     if (job) {
-        /* Its thread reads neither guest memory nor what is sent here */
-        job->given_up = true;
         send_pages(job);
         cs.fig.skipped_pages += job->b.n;
         settle(job);
@@ -288,18 +180,14 @@ static void give_up_running(void)
 
 static void dispatch(void)
 {
-    Job *job = cs.filling;
+    DedupJob *job = cs.filling;
 
     cs.filling = NULL;
-    job->copied = job->given_up = false;
     job->level = cs.last_round && !cs.rate.forced ? DEDUP_COMPRESS_LEVEL_LOW
                                                   : cs.rate.level;
     cs.in_flight++;
     cs.waiting_pages += job->b.n;
-    WITH_QEMU_LOCK_GUARD(&cs.lock) {
-        QSIMPLEQ_INSERT_TAIL(&cs.queued, job, next);
-        qemu_cond_signal(&cs.work);
-    }
+    dedup_pool_submit(job);
 }
 
 /* A batch to fill; false: the link idles, and the threads have enough to do */
@@ -310,7 +198,7 @@ static bool take_free(void)
         if (!QSIMPLEQ_EMPTY(&cs.free)) {
             break;
         }
-        if (cs.nthreads < cs.most_threads) {
+        if (dedup_pool_threads() < cs.most_threads) {
             add_thread();
         } else if (dedup_link_idle(&cs.link)) {
             return false;
@@ -401,7 +289,8 @@ void dedup_compress_flush(void)
         }
     }
     dedup_compress_rate_window(&cs.rate, get_clock(),
-                               migration_transferred_bytes(), cs.nthreads);
+                               migration_transferred_bytes(),
+                               dedup_pool_threads());
 }
 
 void dedup_compress_last_round(void)
@@ -440,45 +329,29 @@ void dedup_compress_begin(QEMUFile *f)
     cs.last_round = false;
     cs.in_flight = cs.waiting_pages = cs.since_probe = 0;
     cs.batches = 0;
-    cs.quit = false;
     cs.filling = NULL;
     QSIMPLEQ_INIT(&cs.free);
-    QSIMPLEQ_INIT(&cs.queued);
-    QSIMPLEQ_INIT(&cs.done);
-    QTAILQ_INIT(&cs.running_jobs);
-    QSIMPLEQ_INSERT_TAIL(&cs.free, g_new0(Job, 1), next);
+    QSIMPLEQ_INSERT_TAIL(&cs.free, g_new0(DedupJob, 1), next);
+    dedup_pool_begin();
     dedup_link_init(&cs.link, f);
     dedup_compress_rate_init(&cs.rate, get_clock(), cs.want_level);
     add_thread();
     cs.running = true;
 }
 
-static void free_jobs(Jobs *jobs)
-{
-    Job *job;
-
-    while ((job = QSIMPLEQ_FIRST(jobs))) {
-        QSIMPLEQ_REMOVE_HEAD(jobs, next);
-        g_free(job);
-    }
-}
-
 void dedup_compress_end(void)
 {
+    DedupJob *job;
+
     if (!cs.running) {
         return;
     }
-    WITH_QEMU_LOCK_GUARD(&cs.lock) {
-        cs.quit = true;
-        qemu_cond_broadcast(&cs.work);
-    }
-    while (cs.nthreads) {
-        qemu_thread_join(&cs.threads[--cs.nthreads]);
-    }
     cs.running = false;
-    free_jobs(&cs.free);
-    free_jobs(&cs.queued);
-    free_jobs(&cs.done);
+    dedup_pool_end(&cs.free);
+    while ((job = QSIMPLEQ_FIRST(&cs.free))) {
+        QSIMPLEQ_REMOVE_HEAD(&cs.free, next);
+        g_free(job);
+    }
     g_clear_pointer(&cs.filling, g_free);
     cs.want = false;
 }
@@ -512,7 +385,5 @@ uint64_t dedup_compress_on_link(uint64_t bytes)
 
 void dedup_compress_init(void)
 {
-    qemu_mutex_init(&cs.lock);
-    qemu_cond_init(&cs.work);
-    qemu_cond_init(&cs.progress);
+    dedup_pool_init();
 }

@@ -3,7 +3,8 @@
  *
  *   compress-batch.c    the format of a batch; compressing one
  *   compress-rate.c     whether and how hard, against the link
- *   compress-source.c   the sender: batches, threads, accounting
+ *   compress-source.c   the sender: batches, accounting
+ *   compress-pool.c     its threads
  *   compress-link.c     how busy the link is
  *   compress-load.c     the destination: threads, placing
  *   compress-sample.c   how well the guest's memory would compress
