@@ -19,6 +19,7 @@ from nova_dedup_migrate.hypervisor.progress import Progress
 
 if typing.TYPE_CHECKING:
     # which needs this module
+    from nova_dedup_migrate.hypervisor import digests
     from nova_dedup_migrate.hypervisor import sampling
 
 
@@ -77,6 +78,19 @@ class Guest(abc.ABC):
         QEMU looks at some hundred pages, which takes it milliseconds.
 
         :returns: sampling.InUse
+        :raises DedupNotSupported: the guest's QEMU cannot do that
+        """
+
+    @abc.abstractmethod
+    def page_digests(self, seed: int) -> 'digests.PageDigests':
+        """Take digests of some thousand pages of the guest's RAM.
+
+        That takes QEMU less than a tenth of a second.  Two of them with
+        the same seed tell what was written to in between, see
+        digests.measure.
+
+        :param seed: 0 to 2**63 - 1: decides which pages are looked at
+        :returns: digests.PageDigests
         :raises DedupNotSupported: the guest's QEMU cannot do that
         """
 

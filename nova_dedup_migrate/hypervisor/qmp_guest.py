@@ -10,6 +10,7 @@ import typing
 
 from nova_dedup_migrate.hypervisor import base
 from nova_dedup_migrate.hypervisor import decode
+from nova_dedup_migrate.hypervisor import digests
 from nova_dedup_migrate.hypervisor import disk_export
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import memory
@@ -79,6 +80,10 @@ class QmpGuest(base.Guest):
     def memory_in_use(self) -> sampling.InUse:
         return sampling.InUse.from_qmp(
             self._dedup(sampling.COMMAND, pages=sampling.PAGES))
+
+    def page_digests(self, seed: int) -> digests.PageDigests:
+        return digests.PageDigests.from_qmp(
+            self._dedup(digests.COMMAND, seed=seed, pages=digests.PAGES))
 
     def disk_bytes_written(self) -> int:
         reply = self.qmp('query-blockstats')

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many hints still hold: x-dedup-sample-hints."""
+"""How many hints still hold, and what memory holds: x-dedup-sample-*."""
+
+import base64
 
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import statistics
@@ -274,3 +276,76 @@ class MemoryTest(case.MigrationCase):
         for pages in 0, 65537:
             self.assertRaises(errors.QmpError, one.source.sample_compression,
                               pages)
+
+
+class DigestsTest(case.MigrationCase):
+    """What was written to between two samples: x-dedup-sample-digests."""
+
+    def setUp(self):
+        super().setUp()
+        self.one = self.rig()
+        self.one.boot()
+        self.one.guest.hum(0)
+        self.one.read_pages(PAGES)
+
+    def sample(self, seed=1, **given):
+        """Return the digests; by default those of all pages."""
+        given.setdefault('pages', 65536)
+        found = self.one.source.qmp('x-dedup-sample-digests', seed=seed,
+                                    **given)
+        flat = base64.b64decode(found['digests'], validate=True)
+        self.assertEqual(4 * min(found['pages'], given['pages']), len(flat))
+        return [flat[at:at + 4] for at in range(0, len(flat), 4)]
+
+    def differing(self, before, after):
+        return sum(one != other for one, other in zip(before, after,
+                                                      strict=True))
+
+    def own(self):
+        """Return how many pages the BIOS writes to by itself meanwhile."""
+        before = self.sample()
+        self.one.guest.poke(PAGES[0], 0)
+        return self.differing(before, self.sample()) - 1
+
+    def test_each_byte_counts(self):
+        own = max(self.own() for _ in range(3))
+        before = self.sample()
+        for number, page in enumerate(PAGES):
+            self.one.guest.poke(page, number * 4095 // (len(PAGES) - 1))
+        found = self.differing(before, self.sample())
+        self.assertGreaterEqual(found, len(PAGES))
+        self.assertLessEqual(found, len(PAGES) + own)
+
+    def test_nothing_is_written(self):
+        self.one.source.pause()
+        self.assertEqual(self.sample(), self.sample())
+        self.assertEqual(self.sample(pages=100), self.sample(pages=100))
+
+    def test_the_seed_is_a_key(self):
+        self.one.source.pause()
+        one, other = self.sample(1), self.sample(2)
+        self.assertEqual(len(one), self.differing(one, other))
+
+    def test_other_pages_with_another_seed(self):
+        """Almost all pages are zero: how many differ tells which they are."""
+        self.one.source.pause()
+        def zeros(seed):
+            found = self.sample(seed, pages=1000)
+            most = max(set(found), key=found.count)
+            return [one == most for one in found]
+        self.assertEqual(zeros(1), zeros(1))
+        self.assertGreater(len({tuple(zeros(seed)) for seed in range(9)}), 1)
+
+    def test_numbers_out_of_range(self):
+        for pages in 0, 65537:
+            error = self.assertRaises(
+                errors.QmpError, self.one.source.qmp,
+                'x-dedup-sample-digests', seed=1, pages=pages)
+            self.assertIn('1 to 65536', str(error))
+
+    def test_nothing_has_arrived(self):
+        self.one.destination.start_incoming()
+        error = self.assertRaises(
+            errors.QmpError, self.one.destination.qmp,
+            'x-dedup-sample-digests', seed=1)
+        self.assertIn('has not arrived', str(error))

@@ -85,6 +85,17 @@ class QmpGuestTest(base.TestCase):
         self.replies['x-dedup-sample-memory'] = []
         self.assertRaises(errors.MalformedReply, self.guest.memory_in_use)
 
+    def test_page_digests(self):
+        self.assertRaises(errors.DedupNotSupported, self.guest.page_digests,
+                          5)
+        self.commands.clear()
+        self.replies['x-dedup-sample-digests'] = {
+            'pages': 3, 'digests': 'eDkcAopGk9ARXsRw'}
+        found = self.guest.page_digests(5)
+        self.assertEqual((3, 12), (found.total, len(found.digests)))
+        self.assertEqual([('x-dedup-sample-digests',
+                           {'seed': 5, 'pages': 8192})], self.commands)
+
     def test_disk_bytes_written(self):
         self.replies['query-blockstats'] = [
             {'device': '', 'stats': {'wr_bytes': 5, 'rd_bytes': 7},

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a planner asks for."""
 
+import functools
 import time
 
 from nova_dedup_migrate.hypervisor import agent
 from nova_dedup_migrate.hypervisor import channel
+from nova_dedup_migrate.hypervisor import digests
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import memory
 from nova_dedup_migrate.pagecache import devices
@@ -40,6 +42,23 @@ class FactsSuite(suite.Suite):
         self.assertGreater(used, 8 * suite.MIB)
         # One test in thousands is further off than four standard errors.
         self.assertLess(abs(found.bytes - used), 4 * found.error, found)
+
+    def test_page_digests(self):
+        """Windows of several lengths, and a dirty rate meanwhile."""
+        guest = self.started()
+        if not guest.is_patched():
+            self.assertRaises(errors.DedupNotSupported, guest.page_digests,
+                              1)
+            return
+        look = functools.partial(guest.page_digests, 1)
+        short, long = digests.measure(
+            look, (1, 3), lambda seconds: guest.dirty_rate() and None)
+        # It writes to 8 MiB again and again, and to little else.
+        self.assertGreater(long.bytes, 7 * suite.MIB)
+        self.assertLess(long.bytes, 12 * suite.MIB)
+        self.assertLessEqual(short.bytes, long.bytes)
+        guest.pause()
+        self.assertEqual(0, look().written_since(look()))
 
     def test_disk_bytes_written(self):
         # it only reads
