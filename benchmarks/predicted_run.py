@@ -15,6 +15,7 @@ from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.hypervisor import survey
 from nova_dedup_migrate.images import rates
 from nova_dedup_migrate.planner import facts
+from nova_dedup_migrate.planner import working_set
 
 #: As of [dedup_migrate] in nova.conf.
 _PROBE_S = 0.5
@@ -63,8 +64,10 @@ def cells(memory: int, links: list[int]) -> list[Cell]:
 
 def facts_of(record: dict) -> facts.Facts:
     """Facts as dataclasses.asdict() and JSON have left them."""
+    guest = facts.Guest(**record['guest'])
     return facts.Facts(
-        guest=facts.Guest(**record['guest']),
+        guest=dataclasses.replace(guest, windows=tuple(
+            working_set.Window(**one) for one in guest.windows)),
         disks=tuple(facts.Disk(**disk) for disk in record['disks']),
         source=facts.End(**record['source']),
         destination=facts.End(**record['destination']),

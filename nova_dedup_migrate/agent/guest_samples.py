@@ -10,6 +10,11 @@ off, or with a stock QEMU, costs nothing:
 * QEMU itself says whether it records.  If it did not in two sweeps, it
   gets no command any more, until somebody requests its figures.
 
+Their working sets are measured as well, when working_sets says so.  That takes
+minutes and must not delay a sample, nor take its place: a sample's dirty rate
+decides how a migration goes.  So it has nothing in common with samples but the
+guest: no lock, no thread, and no measurement of QEMU's.
+
 Nothing is sampled now and then while a migration of or to this host is
 under way: each would slow the other down.  A request is always served.
 """
@@ -18,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import dataclasses
+import functools
 import logging
 import threading
 import time
@@ -25,11 +31,14 @@ import time
 import libvirt
 
 from nova_dedup_migrate import deadline
+from nova_dedup_migrate.agent import written
+from nova_dedup_migrate.hypervisor import digests
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import libvirt as libvirt_guest
 from nova_dedup_migrate.hypervisor import libvirt_host
 from nova_dedup_migrate.hypervisor import libvirt_monitor
 from nova_dedup_migrate.hypervisor import survey
+from nova_dedup_migrate.planner import working_set
 
 LOG = logging.getLogger(__name__)
 
@@ -41,6 +50,8 @@ _PATIENCE = 10.0
 _SWEEPS = 2
 #: Samples that run at a time if they are requested.
 _QEMU = deadline.Runner('QEMU', 8)
+#: Looks at the memory that run at a time; never in the way of samples.
+_LOOKS = deadline.Runner('QEMU', 8)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,13 +69,17 @@ class _Guest:
 
     :ivar turn: held while it is sampled
     :ivar sweeps: in which it did not record I/O
+    :ivar records: whether it recorded I/O in the last sweep
+    :ivar history: written.History
     """
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.turn = threading.Lock()
         self.sweeps = 0
+        self.records = False
         self.sample: Sample | None = None
+        self.history = written.History()
 
 
 class GuestSamples:
@@ -113,7 +128,9 @@ class GuestSamples:
             if is_over():
                 return
             try:
-                if self._records(domain):
+                known = self._known(domain.UUIDString(), domain.ID())
+                known.records = self._records(domain, known)
+                if known.records:
                     if self._is_busy():
                         return
                     _QEMU.run(_PATIENCE, self._sample, domain.UUIDString(),
@@ -124,7 +141,42 @@ class GuestSamples:
                 LOG.debug('Instance %s was not sampled: %s',
                           domain.UUIDString(), error)
 
-    def _sample(self, uuid: str, max_age: float) -> Sample:
+    def recording(self) -> list[str]:
+        """Return the guests that recorded I/O in the last sweep."""
+        with self._guard:
+            return [uuid for uuid, known in self._guests.items()
+                    if known.records]
+
+    def windows(self, uuid: str) -> tuple[working_set.Window, ...]:
+        """Return what is known of the working set of a guest."""
+        with self._guard:
+            known = self._guests.get(uuid)
+        return () if known is None else known.history.windows()
+
+    def measure(self, uuid: str, wait: Callable[[float], object]) -> None:
+        """Measure the working set of a guest, unless a migration runs.
+
+        :param wait: waits so many seconds; true: measure no longer
+        :raises HypervisorError, deadline.Late: QEMU does not do it
+        """
+        if self._is_busy():
+            return
+        domain, known, running = self._here(uuid)
+        if not running:
+            return
+        guest = libvirt_guest.LibvirtGuest.from_domain(domain, self._host)
+        for found in digests.measure(
+                functools.partial(_LOOKS.run, _PATIENCE, guest.page_digests,
+                                  known.history.seed),
+                working_set.WINDOWS,
+                lambda seconds: wait(seconds) or self._is_busy()):
+            known.history.add(found)
+
+    def _here(self, uuid: str) -> tuple[libvirt.virDomain, _Guest, bool]:
+        """Return a guest that runs on this host, and whether its CPUs run.
+
+        :raises HypervisorError: it does not
+        """
         domain = self._host.domain(uuid, uuid)
         with libvirt_monitor.converting(uuid, 'sample'):
             state = libvirt_monitor.guest_state(domain)
@@ -132,7 +184,10 @@ class GuestSamples:
             running = domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING
         if state != 'here' or number < 0:
             raise errors.GuestNotRunning(name=uuid)
-        known = self._known(uuid, number)
+        return domain, self._known(uuid, number), running
+
+    def _sample(self, uuid: str, max_age: float) -> Sample:
+        domain, known, running = self._here(uuid)
         with known.turn:
             if known.sample is not None and (
                     time.monotonic() - known.sample.taken <= max_age):
@@ -162,12 +217,11 @@ class GuestSamples:
             for uuid in set(self._guests) - there:
                 del self._guests[uuid]
 
-    def _records(self, domain: libvirt.virDomain) -> bool:
+    def _records(self, domain: libvirt.virDomain, known: _Guest) -> bool:
         """Whether the QEMU of a domain records I/O.
 
         :raises libvirtError, HypervisorError:
         """
-        known = self._known(domain.UUIDString(), domain.ID())
         if known.sweeps >= _SWEEPS:
             return False
         known.sweeps += 1

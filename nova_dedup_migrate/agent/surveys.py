@@ -7,6 +7,7 @@ a request is answered from them, or measures what is missing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 import concurrent.futures
 import logging
 import random
@@ -17,9 +18,11 @@ from typing import Any
 from nova_dedup_migrate import deadline
 from nova_dedup_migrate.agent import guest_samples
 from nova_dedup_migrate.agent import link_rates
+from nova_dedup_migrate.agent import working_sets
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.identity import answer
+from nova_dedup_migrate.planner import working_set
 from nova_dedup_migrate.rpc import objects
 
 LOG = logging.getLogger(__name__)
@@ -48,13 +51,17 @@ class Surveys:
         self._interval = interval
         self._enabled = enabled
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True,
-                                        name='dedup-surveys')
+        # A working set takes a minute, for which no sample may wait.
+        self._threads = [
+            threading.Thread(target=self._run, args=(what,), daemon=True,
+                             name='dedup-surveys')
+            for what in (self._sweep, self._measure)]
 
     def start(self) -> None:
         """Begin to sweep."""
         if self._enabled and self._interval:
-            self._thread.start()
+            for thread in self._threads:
+                thread.start()
 
     def stop(self) -> None:
         """Sample no further guest; one that is under way is left behind."""
@@ -77,8 +84,8 @@ class Surveys:
         if sample is None:
             return objects.DedupSurveyReply(
                 known=False, reason=answer.cut(reason), **fields)
-        return objects.DedupSurveyReply(known=True, **_figures(sample),
-                                        **fields)
+        return objects.DedupSurveyReply(known=True, **fields, **_figures(
+            sample, self._samples.windows(request.instance_uuid)))
 
     def _link(self, ctxt: Any, host: str | None, patience: float
               ) -> link_rates.LinkRate:
@@ -95,12 +102,18 @@ class Surveys:
         return {'link_rate': link.rate, 'link_age': link.age,
                 'link_reason': answer.cut(link.reason)}
 
-    def _run(self) -> None:
+    def _sweep(self) -> None:
+        self._samples.sweep(self._stopping.is_set)
+        self._links.refresh({})
+
+    def _measure(self) -> None:
+        working_sets.measure(self._samples, self._stopping)
+
+    def _run(self, what: Callable[[], None]) -> None:
         pause = random.uniform(0, self._interval)
         while not self._stopping.wait(pause):
             try:
-                self._samples.sweep(self._stopping.is_set)
-                self._links.refresh({})
+                what()
             except errors.HypervisorError as error:
                 LOG.debug('The guests of this host are not sampled: %s',
                           error)
@@ -110,7 +123,8 @@ class Surveys:
             pause = self._interval * random.uniform(*_JITTER)
 
 
-def _figures(sample: guest_samples.Sample) -> dict[str, Any]:
+def _figures(sample: guest_samples.Sample,
+             windows: tuple[working_set.Window, ...]) -> dict[str, Any]:
     """Return the fields of a DedupSurveyReply for a sample."""
     found = sample.found
     result: dict[str, Any] = {
@@ -123,6 +137,10 @@ def _figures(sample: guest_samples.Sample) -> dict[str, Any]:
     if found.hints is not None:
         result.update(hint_pages=found.hints.pages,
                       map_pages=found.hints.map_pages)
+    result['windows'] = [
+        objects.DedupWrittenIn(seconds=one.seconds, bytes=one.bytes,
+                               most=one.most, age=one.age)
+        for one in windows[:objects.MAX_WINDOWS]]
     result['hints'] = [
         hints for hints in map(
             _disk_hints, (found.disk_hints or ())[:objects.MAX_DISKS])

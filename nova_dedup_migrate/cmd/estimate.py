@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+import functools
+import random
 import sys
 from typing import Any
 import uuid
@@ -16,16 +19,21 @@ from nova_dedup_migrate.cmd import configuration
 from nova_dedup_migrate.cmd import errors
 from nova_dedup_migrate.conf import nova as nova_options
 from nova_dedup_migrate.hypervisor import base as hypervisor
+from nova_dedup_migrate.hypervisor import digests
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.hypervisor import memory
 from nova_dedup_migrate.planner import units
 from nova_dedup_migrate.planner import working_set
+from nova_dedup_migrate.rpc import errors as rpc_errors
+from nova_dedup_migrate.rpc import objects
 
-#: QEMU measures for a minute at most.
+#: A stock QEMU measures for a minute at most.
 _LONGEST = 60
 #: It rounds rates down to whole MiB/s; of nothing, the shorter window holds.
 _ROUNDED = 1 << 19
 _MBIT = 125_000
+#: Seconds: all samples are younger.
+_ANY_AGE = 1e9
 #: Mbit/s for which it is estimated if none are given.
 _BANDWIDTHS = (100.0, 1000.0, 10000.0)
 
@@ -34,7 +42,8 @@ class Estimate(lister.Lister):
     """Measure how much memory an instance writes to, estimate its downtime.
 
     Run it on the host of the instance.  Each row is a bandwidth.  It takes
-    as long as the windows together, and pages are counted as sent in full.
+    as long as the longest window, or no time with --kept, and pages are
+    counted as sent in full.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -53,6 +62,9 @@ class Estimate(lister.Lister):
                             default=working_set.WINDOWS,
                             help='seconds for which is measured, each 1 to '
                                  '60 (default: 1,10,60)')
+        parser.add_argument('--kept', action='store_true',
+                            help='measure nothing: use what the agent of '
+                                 'this host measured last')
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace
@@ -60,12 +72,18 @@ class Estimate(lister.Lister):
         conf = configuration.load(self.app.options)
         nova_options.register_opts(conf)
         try:
+            points = self._kept(parsed_args.server) if parsed_args.kept else []
             with agents.local_guest(conf, parsed_args.server) as guest:
-                known = self._measure(guest, parsed_args.windows)
+                if not parsed_args.kept:
+                    for point in _measure(guest, parsed_args.windows):
+                        points.append(point)
+                        _show(*point)
                 size = _in_use(guest)
-        except hypervisor_errors.HypervisorError as error:
+        except (hypervisor_errors.HypervisorError,
+                rpc_errors.AgentUnavailable) as error:
             raise errors.EstimateFailed(server=parsed_args.server,
                                         reason=error) from error
+        known = working_set.WorkingSet(tuple(points))
         rows = []
         for mbit in parsed_args.bandwidth or _BANDWIDTHS:
             found = working_set.expect(size, known, mbit * _MBIT,
@@ -78,16 +96,42 @@ class Estimate(lister.Lister):
         return ('bandwidth', 'rounds', 'time', 'bytes', 'downtime',
                 'converges'), rows
 
-    def _measure(self, guest: hypervisor.Guest, windows: tuple[int, ...]
-                 ) -> working_set.WorkingSet:
-        points = []
+    def _kept(self, server: str) -> list[tuple[float, float]]:
+        """Return what the agent of this host knows of an instance."""
+        with agents.open_agents(self.app.options) as (api, conf):
+            # any sample will do: only the windows are used
+            reply = api.survey({}, conf.host, objects.DedupSurveyRequest(
+                instance_uuid=server, destination=None, max_age=_ANY_AGE))
+        if not reply.windows:
+            raise errors.EstimateFailed(server=server, reason=(
+                reply.reason or 'the agent has not measured it yet, which '
+                'it does every survey_interval if the I/O of the instance '
+                'is recorded. Run the command without --kept'))
+        for one in reply.windows:
+            _show(one.seconds, one.bytes, ', %s at most, %s ago' % (
+                units.size(one.most), units.duration(one.age)))
+        return list(working_set.WorkingSet.of_windows(reply.windows).points)
+
+
+def _measure(guest: hypervisor.Guest, windows: tuple[int, ...]
+             ) -> Iterator[tuple[float, float]]:
+    """Yield (seconds, bytes written to), ascending."""
+    try:
+        for found in digests.measure(
+                functools.partial(guest.page_digests,
+                                  random.getrandbits(63)), windows):
+            yield found.seconds, found.bytes
+    except hypervisor_errors.DedupNotSupported:
+        # A stock QEMU: one window after the other
         for seconds in windows:
             rate = guest.dirty_rate(seconds)
-            written = float(rate + _ROUNDED if rate else 0) * seconds
-            points.append((float(seconds), written))
-            print('written to in %d s: %s' % (seconds, units.size(written)),
-                  file=sys.stderr, flush=True)
-        return working_set.WorkingSet(tuple(points))
+            yield (float(seconds),
+                   float(rate + _ROUNDED if rate else 0) * seconds)
+
+
+def _show(seconds: float, size: float, more: str = '') -> None:
+    print('written to in %.0f s: %s%s' % (seconds, units.size(size), more),
+          file=sys.stderr, flush=True)
 
 
 def _in_use(guest: hypervisor.Guest) -> float:

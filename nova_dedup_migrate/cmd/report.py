@@ -124,6 +124,8 @@ def _rows(report: reports.Report) -> dict[str, Any]:
                                  _page_cache(report.page_cache)),
         content_index=columns.Formatted(
             plain['content_index'], _content_index(report.content_index)),
+        working_set=columns.Formatted(plain['working_set'],
+                                      _working_set(report.working_set)),
         plan=columns.Formatted(plain['plan'], _plan(report)),
         prediction_error=columns.Formatted(plain['prediction_error'],
                                        _error(report.prediction_error)),
@@ -172,6 +174,19 @@ def _content_index(found: reports.ContentIndex | None) -> str:
                         units.size(found.read_bytes),
                         units.size(found.disk_bytes), found.seconds))
     return '\n'.join(lines)
+
+
+def _working_set(found: reports.WorkingSet | None) -> str:
+    if found is None:
+        return '-'
+    return '\n'.join((*(
+        '%s in %.0f s, %s at most, %s ago'
+        % (units.size(one.bytes), one.seconds, units.size(one.most),
+           units.duration(one.age)) for one in found.windows),
+        'Expected downtime at %s: %s%s' % (
+            units.rate(found.link_rate),
+            units.milliseconds(found.downtime_ms / 1000),
+            '' if found.converges else ', above the limit')))
 
 
 def _plan(report: reports.Report) -> str:

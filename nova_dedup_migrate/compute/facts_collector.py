@@ -33,6 +33,7 @@ from nova_dedup_migrate.identity import challenge
 from nova_dedup_migrate.identity import domain_disks
 from nova_dedup_migrate.identity import nodes
 from nova_dedup_migrate.planner import facts
+from nova_dedup_migrate.planner import working_set
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects
 
@@ -195,7 +196,8 @@ class FactsCollector:
             in_use=figures.in_use, in_use_error=figures.in_use_error or 0.0,
             hint_pages=figures.hint_pages,
             map_pages=min(figures.map_pages, figures.hint_pages),
-            valid_share=_valid_share(figures.disk_hints or ()))
+            valid_share=_valid_share(figures.disk_hints or ()),
+            windows=figures.windows)
 
     def _resident(self, domain, memory):
         if not domain.huge_pages:
@@ -344,6 +346,7 @@ class _Figures:
     """Figures of a guest, whoever has measured them.
 
     :ivar disk_hints: DiskHints or DedupDiskHints, or None
+    :ivar windows: working_set.Window of its working set
     """
 
     dirty_rate: float | None
@@ -353,6 +356,7 @@ class _Figures:
     hint_pages: int
     map_pages: int
     disk_hints: tuple | None
+    windows: tuple = ()
 
     @classmethod
     def of_reply(cls, reply):
@@ -360,7 +364,10 @@ class _Figures:
         by_disk = bool(reply.hints) or not reply.hint_pages
         return cls(reply.dirty_rate, reply.disk_write_rate, reply.in_use,
                    reply.in_use_error, reply.hint_pages, reply.map_pages,
-                   tuple(reply.hints) if by_disk else None)
+                   tuple(reply.hints) if by_disk else None,
+                   tuple(working_set.Window(one.seconds, one.bytes, one.most,
+                                            one.age)
+                         for one in reply.windows))
 
     @classmethod
     def of_survey(cls, found):

@@ -130,6 +130,7 @@ class Operation:
     :ivar facts: planner.facts.Facts or None
     :ivar page_cache: pagecache.answer.Answer or None
     :ivar content_index: report.ContentIndex or None
+    :ivar working_set: report.WorkingSet or None
     :ivar plan: planner.plan.Plan or None
     :ivar operating: whether Nova's own operation has begun
     :ivar latest: the newest hypervisor Progress, None before the first
@@ -161,6 +162,7 @@ class Operation:
         self.facts: typing.Any = None
         self.page_cache: typing.Any = None
         self.content_index: report.ContentIndex | None = None
+        self.working_set: report.WorkingSet | None = None
         self.plan: typing.Any = None
         self.operating = False
         self.latest: typing.Any = None

@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 
 from nova_dedup_migrate.planner import facts
+from nova_dedup_migrate.planner import measured_downtime
 from nova_dedup_migrate.planner import plan
 from nova_dedup_migrate.planner import predict
 from nova_dedup_migrate.planner import units
@@ -47,6 +48,7 @@ def explain(known: facts.Facts, disks: Sequence[facts.Disk],
                          % units.size(known.guest.index_pages
                                       * known.guest.page_size))
     sentences.append(_link(known))
+    sentences += _working_set(known)
     sentences += _disks(known, disks)
     sentences.append('An ordinary migration: ' + _expected(stock))
     sentences += _end(stock)
@@ -113,6 +115,20 @@ def _link(known: facts.Facts) -> str:
             % (units.rate(predict.link_rate(known)),
                ', '.join(sources) or 'an assumption: it was not measured '
                'and link_bandwidth is not set'))
+
+
+def _working_set(known: facts.Facts) -> list[str]:
+    expected = measured_downtime.expect(known)
+    if expected is None:
+        return []
+    written = ', '.join(
+        '%s in %.0f s' % (units.size(one.bytes), one.seconds)
+        for one in sorted(known.guest.windows, key=lambda one: one.seconds))
+    _, found = expected
+    return ['The guest was seen to write to %s: without deduplication this '
+            'link leads to %d rounds and a downtime of %s%s.'
+            % (written, found.rounds, units.milliseconds(found.downtime),
+               '' if found.converges else ', which is above the limit')]
 
 
 def _disks(known: facts.Facts, usable: Sequence[facts.Disk]) -> list[str]:

@@ -11,6 +11,8 @@ Bytes, seconds and bytes per second, unless a name says otherwise.
 
 import dataclasses
 
+from nova_dedup_migrate.planner import working_set
+
 #: What an operator may choose.
 STRATEGIES = ('auto', 'shared_nas', 'page_cache', 'snapshot', 'compress',
               'off')
@@ -94,6 +96,7 @@ class Guest:
     :ivar disk_write_rate: bytes/s the guest writes to its disks
     :ivar compressed_share: 0 to 1, what remains of a byte of memory that
         storage does not hold, from a sample; None: not known
+    :ivar windows: of its working set; empty: not measured
     """
 
     memory: float
@@ -109,6 +112,7 @@ class Guest:
     in_use_error: float = 0.0
     valid_share: float | None = None
     compressed_share: float | None = None
+    windows: tuple[working_set.Window, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

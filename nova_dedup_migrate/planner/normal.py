@@ -11,6 +11,7 @@ import dataclasses
 from typing import Any
 
 from nova_dedup_migrate.planner import facts
+from nova_dedup_migrate.planner import working_set
 
 #: Bytes; no guest and no disk is larger.
 MAX_BYTES = float(1 << 56)
@@ -23,6 +24,7 @@ MAX_SHARERS = 1000
 MAX_PROCESSORS = 65536.0
 _PAGE_SIZES = (4096, 8192, 16384, 65536)
 _MAX_STEPS = 1000
+_MAX_WINDOWS = 16
 
 
 def number(value: Any, high: float, default: float = 0.0) -> float:
@@ -86,7 +88,13 @@ def _guest(guest: facts.Guest) -> facts.Guest:
         in_use=in_use,
         in_use_error=min(number(guest.in_use_error, MAX_BYTES), memory),
         valid_share=share(guest.valid_share),
-        compressed_share=share(guest.compressed_share))
+        compressed_share=share(guest.compressed_share),
+        windows=tuple(
+            working_set.Window(*(number(value, most) for value, most in (
+                (one.seconds, MAX_TIME), (one.bytes, memory),
+                (one.most, memory), (one.age, MAX_TIME))))
+            for one in guest.windows[:_MAX_WINDOWS]
+            if number(one.seconds, MAX_TIME) >= 1.0))
 
 
 def _end(end: facts.End) -> facts.End:

@@ -6,6 +6,7 @@ it writes to the same pages again.  So one rate does not say what a round of
 a migration leaves; the sizes in windows of several lengths do (P5.2).
 """
 
+from collections.abc import Iterable
 import dataclasses
 
 #: Seconds of the windows in which it is measured.
@@ -13,6 +14,22 @@ WINDOWS = (1, 10, 60)
 #: A round that leaves more than this share of the one before gains nothing.
 _GAINS = 0.99
 _MAX_ROUNDS = 200
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """What a guest wrote to in a time.
+
+    :ivar seconds: length, a little more than that of WINDOWS
+    :ivar bytes: written to at least once, when it was last measured
+    :ivar most: the same, in the last few measurements
+    :ivar age: seconds since it was last measured
+    """
+
+    seconds: float
+    bytes: float
+    most: float
+    age: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +41,12 @@ class WorkingSet:
     """
 
     points: tuple[tuple[float, float], ...]
+
+    @classmethod
+    def of_windows(cls, windows: Iterable[Window]) -> 'WorkingSet':
+        """Return that of the newest measurements."""
+        return cls(tuple(sorted({one.seconds: one.bytes for one in windows
+                                 if one.seconds > 0}.items())))
 
     def bytes(self, seconds: float) -> float:
         """Return the bytes it writes to in a time, at least once each."""

@@ -15,6 +15,7 @@ import datetime
 
 from nova_dedup_migrate.pagecache import answer
 from nova_dedup_migrate.planner import plan as planner_plan
+from nova_dedup_migrate.planner import working_set
 
 VERSION = 1
 #: running: also if nova-compute was killed and has not started again
@@ -155,6 +156,24 @@ class ContentIndex:
 
 
 @dataclasses.dataclass(frozen=True)
+class WorkingSet:
+    """What the guest wrote to before it was migrated, and what follows.
+
+    :ivar windows: see planner.working_set.Window, the shortest first
+    :ivar link_rate: bytes/s that the expectation is for
+    :ivar downtime_ms: expected of an ordinary migration, without devices
+    :ivar rounds: before the guest is stopped, likewise
+    :ivar converges: whether the downtime is within Nova's limit
+    """
+
+    windows: tuple[working_set.Window, ...] = ()
+    link_rate: float = 0.0
+    downtime_ms: float = 0.0
+    rounds: int = 0
+    converges: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
 class Report:
     """See the module for units.
 
@@ -173,6 +192,7 @@ class Report:
     :ivar page_cache: outcome of the request for the guest's page-cache
         listing, see pagecache.answer; null if the migration failed before
     :ivar content_index: what was found by content; null likewise
+    :ivar working_set: null if it was not measured
     :ivar plan: the plan and its predictions; null if the migration failed
         before
     :ivar prediction_error: outcome compared with the prediction; null if
@@ -211,6 +231,7 @@ class Report:
     fallback_reason: str = ''
     page_cache: answer.Answer | None = None
     content_index: ContentIndex | None = None
+    working_set: WorkingSet | None = None
     plan: planner_plan.Plan | None = None
     prediction_error: PredictionError | None = None
     rounds: tuple[Round, ...] = ()

@@ -27,6 +27,7 @@ MAX_CHAIN = 64
 MAX_PATH = 4096
 #: Sentences for people.
 MAX_REASON = 1024
+MAX_WINDOWS = 16
 #: Identifiers of one block device.
 MAX_IDENTIFIERS = 16
 #: Migrations to one host that are remembered.
@@ -256,6 +257,20 @@ class DedupDiskHints(DedupObject):
 
 
 @base.VersionedObjectRegistry.register
+class DedupWrittenIn(DedupObject):
+    """What a guest writes to in a time; see planner.working_set.Window."""
+
+    VERSION = '1.0'
+
+    fields = {
+        'seconds': fields.NumberField(),
+        'bytes': fields.NumberField(),
+        'most': fields.NumberField(),
+        'age': fields.NumberField(),
+    }
+
+
+@base.VersionedObjectRegistry.register
 class DedupSurveyReply(DedupObject):
     """A sample of a guest; a figure that is None was not to be had."""
 
@@ -280,6 +295,9 @@ class DedupSurveyReply(DedupObject):
         'hint_pages': fields.CountField(default=0),
         # pages known from a page-cache map
         'map_pages': fields.CountField(default=0),
+        # empty if it was not measured
+        'windows': fields.ObjectsField('DedupWrittenIn', MAX_WINDOWS,
+                                       default=[]),
         # to the destination; None: not known, and link_reason why
         'link_rate': fields.optional(fields.NumberField),
         'link_age': fields.optional(fields.NumberField),

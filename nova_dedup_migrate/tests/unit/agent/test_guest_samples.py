@@ -12,6 +12,7 @@ except ImportError as error:
 
 from nova_dedup_migrate import deadline
 from nova_dedup_migrate.agent import guest_samples
+from nova_dedup_migrate.hypervisor import digests
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import libvirt as libvirt_guest
 from nova_dedup_migrate.hypervisor import libvirt_host
@@ -280,6 +281,84 @@ class GuestSamplesTest(base.TestCase):
         self.host.connection.listAllDomains.side_effect = libvirt_error(
             libvirt.VIR_ERR_NO_CONNECT)
         self.assertRaises(errors.HypervisorUnavailable, self.sweep)
+
+    # Working sets
+
+    def measure(self, wait=lambda seconds: None):
+        """Measure with digests of 100 pages, of which all change."""
+        looks = iter(range(100))
+        self.guests[UUID].page_digests.side_effect = lambda seed: (
+            digests.PageDigests(100, 100 * next(looks).to_bytes(4, 'big')))
+        self.samples.measure(UUID, wait)
+        return [(round(one.seconds), one.bytes)
+                for one in self.samples.windows(UUID)]
+
+    def test_working_set(self):
+        guest, waited = self.add(), []
+        with mock.patch.object(
+                digests.time, 'monotonic',
+                side_effect=lambda: 1000.0 + sum(waited)):
+            self.assertEqual(
+                [(1, 409600.0), (10, 409600.0), (60, 409600.0)],
+                self.measure(waited.append))
+        self.assertEqual([1.0, 9.0, 50.0], waited)
+        # The same pages each time: to look at some allocates them.
+        self.assertEqual(1, len({call.args for call in
+                                 guest.page_digests.call_args_list}))
+
+    def test_sample_while_a_working_set_is_measured(self):
+        guest, found = self.add(), []
+
+        def wait(seconds):
+            found.append(self.samples.sample(UUID, -1.0, 30.0)[0].found)
+            return len(found) == 2
+
+        self.measure(wait)
+        self.assertEqual([FOUND, FOUND], found)
+        self.survey.assert_called_with(guest, 1, True)
+        guest.dirty_rate.assert_not_called()
+
+    def test_no_working_set_beside_a_migration(self):
+        guest = self.add()
+        self.busy = True
+        self.assertEqual([], self.measure())
+        guest.page_digests.assert_not_called()
+        self.busy = False
+        self.assertEqual([], self.measure(
+            lambda seconds: setattr(self, 'busy', True)))
+        self.assertEqual(1, guest.page_digests.call_count)
+
+    def test_no_working_set_of_a_guest_that_is_paused(self):
+        guest = self.add()
+        self.domains[UUID].state.return_value = [
+            libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_USER]
+        self.assertEqual([], self.measure())
+        guest.page_digests.assert_not_called()
+
+    def test_working_set_of_an_earlier_qemu(self):
+        self.add()
+        self.measure(lambda seconds: seconds > 1)
+        self.assertEqual(1, len(self.samples.windows(UUID)))
+        self.domains[UUID].ID.return_value = 8
+        self.sweep()
+        self.assertEqual((), self.samples.windows(UUID))
+
+    def test_working_set_of_another_qemu(self):
+        self.add().page_digests.side_effect = errors.DedupNotSupported(
+            name=UUID)
+        self.assertRaises(errors.DedupNotSupported, self.samples.measure,
+                          UUID, lambda seconds: None)
+        self.assertEqual((), self.samples.windows(UUID))
+
+    def test_who_records(self):
+        self.add()
+        other = self.add(OTHER)
+        self.assertEqual([], self.samples.recording())
+        self.sweep()
+        self.assertEqual([UUID, OTHER], self.samples.recording())
+        other.dedup_statistics.return_value = statistics.DedupStatistics()
+        self.sweep()
+        self.assertEqual([UUID], self.samples.recording())
 
     def test_guests_that_are_gone_are_forgotten(self):
         self.add()

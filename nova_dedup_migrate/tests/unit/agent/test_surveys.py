@@ -17,6 +17,7 @@ from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import sampling
 from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.hypervisor import survey
+from nova_dedup_migrate.planner import working_set
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.tests import base
 
@@ -37,6 +38,8 @@ class SurveysTest(base.TestCase):
         self.links = mock.create_autospec(link_rates.LinkRates,
                                           instance=True)
         self.links.rate.return_value = link_rates.LinkRate(1e7, 3.0)
+        self.samples.windows.return_value = ()
+        self.samples.recording.return_value = []
         self.found(FOUND)
 
     def found(self, found, age=0.0):
@@ -69,6 +72,16 @@ class SurveysTest(base.TestCase):
         self.assertEqual((1e7, 3.0), (reply.link_rate, reply.link_age))
         self.samples.sample.assert_called_once_with(UUID, 60.0, 8.0)
         self.links.rate.assert_called_once_with({}, 'compute2', 8.0)
+
+    def test_windows(self):
+        self.samples.windows.return_value = (
+            working_set.Window(1.0, 5.0, 6.0, 7.0),
+            working_set.Window(10.0, 15.0, 16.0, 17.0))
+        self.assertEqual(
+            [(1.0, 5.0, 6.0, 7.0), (10.0, 15.0, 16.0, 17.0)],
+            [(one.seconds, one.bytes, one.most, one.age)
+             for one in self.reply().windows])
+        self.samples.windows.assert_called_once_with(UUID)
 
     def test_figures_that_were_not_to_be_had(self):
         self.found(survey.Survey())
@@ -150,13 +163,28 @@ class SurveysTest(base.TestCase):
         self.eventually(lambda: self.links.refresh.call_count > 1,
                         'it goes on')
         made.stop()
-        made._thread.join(30)
-        self.assertFalse(made._thread.is_alive())
+        for thread in made._threads:
+            thread.join(30)
+            self.assertFalse(thread.is_alive())
         self.assertEqual({False}, set(swept[:3]))
+
+    def test_no_sample_waits_for_a_working_set(self):
+        self.samples.recording.return_value = [UUID]
+        begun = threading.Event()
+        self.samples.measure.side_effect = lambda uuid, wait: (
+            begun.set(), wait(600))
+        made = self.surveys(interval=0.001)
+        made.start()
+        self.assertTrue(begun.wait(30))
+        before = self.samples.sweep.call_count
+        self.eventually(lambda: self.samples.sweep.call_count > before + 2,
+                        'sweeps go on')
+        self.assertEqual(1, self.samples.measure.call_count)
 
     def test_no_background(self):
         for kwargs in ({'interval': 0.0},
                        {'interval': 0.001, 'enabled': False}):
             made = self.surveys(**kwargs)
             made.start()
-            self.assertFalse(made._thread.is_alive())
+            self.assertFalse(any(thread.is_alive()
+                                 for thread in made._threads))

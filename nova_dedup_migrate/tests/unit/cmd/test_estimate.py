@@ -15,8 +15,12 @@ from nova_dedup_migrate.cmd import agents
 from nova_dedup_migrate.cmd import estimate
 from nova_dedup_migrate.cmd import main
 from nova_dedup_migrate.hypervisor import base as hypervisor
+from nova_dedup_migrate.hypervisor import digests
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import sampling
+from nova_dedup_migrate.rpc import api as rpc_api
+from nova_dedup_migrate.rpc import errors as rpc_errors
+from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.tests import base
 
 INSTANCE = '0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'
@@ -30,6 +34,9 @@ class EstimateTest(base.TestCase):
         self.conf = self.temporary_dir() / 'nova.conf'
         self.conf.write_text('[DEFAULT]\nhost = compute1\n')
         self.guest = mock.create_autospec(hypervisor.Guest, instance=True)
+        self.looks = mock.Mock(side_effect=errors.DedupNotSupported(
+            name='x'))
+        self.guest.page_digests.side_effect = self.looks
         # 10 MiB again and again
         self.guest.dirty_rate.side_effect = lambda seconds: (
             10 * MIB // seconds)
@@ -72,6 +79,67 @@ class EstimateTest(base.TestCase):
         self.assertGreater(found['downtime'], 1000)
         self.assertEqual([mock.call(1), mock.call(10)],
                          self.guest.dirty_rate.call_args_list)
+
+    def test_patched_qemu(self):
+        """All windows begin together, and QEMU measures no dirty rate."""
+        pages = 1000 * MIB // 4096
+        self.looks.side_effect = [
+            digests.PageDigests(pages, first + 4096 * b'same')
+            for first in (4096 * b'then', 4096 * b'then',
+                          40 * b'new!' + 4056 * b'then',
+                          4096 * b'new!')]
+        slept = []
+        with mock.patch.object(digests.time, 'monotonic',
+                               lambda: sum(slept)), \
+                mock.patch.object(digests.time, 'sleep', slept.append):
+            found = self.rows()
+        self.assertEqual([1, 9, 50], slept)
+        for text in 'in 1 s: 0 B', 'in 10 s: 5.1 MB', 'in 60 s: 524 MB':
+            self.assertIn('written to ' + text, self.err.getvalue())
+        self.assertTrue(found[2]['converges'])
+        self.guest.dirty_rate.assert_not_called()
+        self.assertEqual(1, len({call.args for call in
+                                 self.looks.call_args_list}))
+
+    @contextlib.contextmanager
+    def kept(self, **reply):
+        api = mock.create_autospec(rpc_api.AgentAPI, instance=True)
+        api.survey.return_value = objects.DedupSurveyReply(**reply)
+        with mock.patch.object(
+                agents, 'open_agents', autospec=True,
+                side_effect=lambda options: contextlib.nullcontext(
+                    (api, mock.Mock(host='compute1')))):
+            yield api
+
+    def test_what_the_agent_knows(self):
+        with self.kept(known=True, windows=[
+                objects.DedupWrittenIn(seconds=1.0, bytes=5e6, most=6e6,
+                                       age=30.0),
+                objects.DedupWrittenIn(seconds=10.0, bytes=20e6, most=20e6,
+                                       age=30.0)]) as api:
+            found = self.rows('--kept')
+            self.assertEqual('compute1', api.survey.call_args.args[1])
+        self.assertEqual(3, len(found))
+        self.assertTrue(found[2]['converges'])
+        self.assertIn('in 1 s: 5 MB, 6 MB at most, 30 s ago',
+                      self.err.getvalue())
+        self.looks.assert_not_called()
+        self.guest.dirty_rate.assert_not_called()
+
+    def test_the_agent_knows_nothing(self):
+        for reply, expected in (({'known': True}, 'without --kept'),
+                                ({'known': False, 'reason': 'It is away'},
+                                 'It is away')):
+            with self.kept(**reply):
+                self.run_command(INSTANCE, '--kept', status=1)
+            self.assertIn(expected, self.err.getvalue())
+
+    def test_no_agent(self):
+        with self.kept(known=True) as api:
+            api.survey.side_effect = rpc_errors.AgentUnavailable(
+                host='compute1', reason='no answer')
+            self.run_command(INSTANCE, '--kept', status=1)
+        self.assertIn('no answer', self.err.getvalue())
 
     def test_stock_qemu(self):
         self.guest.memory_in_use.side_effect = errors.DedupNotSupported(

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from nova_dedup_migrate.planner import choose
+from nova_dedup_migrate.planner import working_set
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.planner import cases
 
@@ -43,6 +44,20 @@ class ExplainTest(base.TestCase):
                 'at 100 MB/s, scattered blocks at 4 MB/s; 410 MB of memory '
                 'are from it.'):
             self.assertIn(part, text)
+
+    def test_working_set(self):
+        windows = (working_set.Window(10.0, 30e6, 40e6, 90.0),
+                   working_set.Window(1.0, 10e6, 10e6, 5.0))
+        self.assertIn(
+            'The guest was seen to write to 10 MB in 1 s, 30 MB in 10 s: '
+            'without deduplication this link leads to ',
+            _text(guest={'windows': windows}))
+        self.assertNotIn('was seen to write', _text())
+
+    def test_working_set_that_is_too_large(self):
+        windows = (working_set.Window(1.0, 1e9, 1e9), )
+        self.assertIn(', which is above the limit.',
+                      _text(guest={'windows': windows}))
 
     def test_unused_disk(self):
         self.assertIn(

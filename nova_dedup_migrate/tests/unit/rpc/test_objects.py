@@ -55,11 +55,12 @@ FINGERPRINTS = {
     'DedupReplicas': '1.0-23e6984f0b682bcea10c02a1d8ef82b2',
     'DedupReport': '1.0-2cf164a8286eb7bb025b0e70ae4724ac',
     'DedupSourceBytes': '1.0-df8601bc220f13a4454097326f046c3a',
-    'DedupSurveyReply': '1.0-4058934943a559fadfe371ab0c2a05e1',
+    'DedupSurveyReply': '1.0-7d4bed23ca8f9786dc7e754ee25cfe98',
     'DedupSurveyRequest': '1.0-ce8a640d9ad5000ef168bfaaf8861901',
     'DedupTakeRequest': '1.0-36e0c1510b7866962a4f35076b087809',
     'DedupWatchReply': '1.0-0c6b50471b2018458375b5fac26e6bf4',
     'DedupWatchRequest': '1.0-a8e88ee968aaa428436ec97997f1cf1f',
+    'DedupWrittenIn': '1.0-9cda8f111261c21d2bd7b52774cf1df5',
 }
 
 

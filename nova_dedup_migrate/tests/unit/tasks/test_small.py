@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tasks of a few lines."""
 
+import dataclasses
 from unittest import mock
 
 from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.planner import choose
+from nova_dedup_migrate.planner import working_set
+from nova_dedup_migrate.reports import build
+from nova_dedup_migrate.reports import codec
 from nova_dedup_migrate.tasks import collect_facts
 from nova_dedup_migrate.tasks import collect_incoming
 from nova_dedup_migrate.tasks import frame
@@ -50,6 +54,30 @@ class CollectFactsTest(TaskCase):
         self.execute()
         self.assertIsNone(self.operation.facts)
         self.assertEqual(['collecting facts: no'], self.operation.warnings)
+
+
+class WorkingSetTest(TaskCase):
+
+    def planned(self, windows):
+        known = fakes.some_facts()
+        self.operation.facts = dataclasses.replace(
+            known, guest=dataclasses.replace(known.guest, windows=windows))
+        plan.MakePlan(self.operation).execute()
+        return self.operation.working_set
+
+    def test_what_was_measured_and_what_follows(self):
+        short, long = (working_set.Window(1.0, 1e6, 2e6, 3.0),
+                       working_set.Window(10.0, 4e6, 5e6, 6.0))
+        found = self.planned((long, short))
+        self.assertEqual((short, long), found.windows)
+        self.assertGreater(found.link_rate, 0)
+        self.assertTrue(found.converges)
+        self.assertGreaterEqual(found.rounds, 1)
+        made = codec.decode(codec.encode(build.of_operation(self.operation)))
+        self.assertEqual(found, made.working_set)
+
+    def test_not_measured(self):
+        self.assertIsNone(self.planned(()))
 
 
 class MakePlanTest(TaskCase):
