@@ -123,7 +123,9 @@ def delay(cloud, name):
 
     Each host delays what it sends by half a round trip.
     """
-    seconds = cloud.settings.migration_delay / 2000
-    cloud.start(cloud.host(name), FAR, far.command(
-        cloud.python, cloud.host(name).link('migration'), seconds))
+    host = cloud.host(name)
+    link = host.link('migration')
+    cloud.start(host, FAR, far.command(
+        cloud.python, link, cloud.settings.migration_delay / 2000))
+    cloud.wait(host, FAR, lambda: far.is_served(host, link))
     return '%g ms' % cloud.settings.migration_delay

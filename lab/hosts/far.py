@@ -31,7 +31,9 @@ _IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR = 0x0002, 0x1000, 0x4000
 _OFFLOADS = 0x01 | 0x02 | 0x04 | 0x08
 _ETH_P_ALL = 3
 _SOL_PACKET, _PACKET_VNET_HDR, _PACKET_IGNORE_OUTGOING = 263, 15, 23
-_SO_RCVBUFFORCE = 33
+_SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
+#: Bytes: what the wire does not take at once would be lost.
+_BUFFER = 16 << 20
 _LARGEST = (1 << 16) + 64
 #: Bytes; the rest waits in the tap, which drops what it has no room for.
 _HELD = 256 << 20
@@ -62,6 +64,13 @@ def command(python, link, seconds):
     """Return the command that serves a link, for Host.start."""
     return [python, '-m', 'lab.hosts.far', link.interface,
             WIRE + link.interface, str(seconds)]
+
+
+def is_served(host, link):
+    """Whether main() serves a link: its tap has a carrier."""
+    return host.run(
+        ['cat', '/sys/class/net/%s/carrier' % link.interface],
+        check=False).stdout.strip() == '1'
 
 
 class Held:
@@ -108,7 +117,8 @@ def _open_wire(name):
     wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
     wire.setsockopt(_SOL_PACKET, _PACKET_VNET_HDR, 1)
     wire.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
-    wire.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 16 << 20)
+    for option in _SO_SNDBUFFORCE, _SO_RCVBUFFORCE:
+        wire.setsockopt(socket.SOL_SOCKET, option, _BUFFER)
     wire.setblocking(False)
     wire.bind((name, _ETH_P_ALL))
     return wire

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts made of namespaces, and that nothing is left of them."""
 
+import functools
 import json
 import os
 import pathlib
@@ -181,10 +182,10 @@ class HostTest(LabCase):
         for host in (one, two):
             link = host.link('wan')
             far.lengthen(host, link)
+            self.assertFalse(far.is_served(host, link))
             host.start('far', far.command(sys.executable, link, 0.05),
                        cwd=TOP)
-            log = host.directory / 'far.log'
-            self.eventually(lambda log=log: 'frames' in log.read_text(),
+            self.eventually(functools.partial(far.is_served, host, link),
                             'start')
         link = one.link('wan')
         echo = self.serving(one, ECHO)

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from unittest import mock
 
+from lab import cloud as clouds
+from lab import settings
+from lab import topology
 from lab.hosts import far
 from nova_dedup_migrate.tests import base
 
@@ -28,6 +31,26 @@ class TestHeld(base.TestCase):
             self.assertTrue(held.full)
             list(held.due(1.5))
             self.assertFalse(held.full)
+
+
+class TestDelay(base.TestCase):
+
+    def test_half_a_round_trip_each_and_served_before_it_is_used(self):
+        link = mock.Mock(interface='eth1')
+        host = mock.Mock(**{'link.return_value': link})
+        cloud = mock.create_autospec(clouds.Cloud, instance=True)
+        cloud.python, cloud.settings = 'python', settings.Settings(
+            migration_delay=60)
+        cloud.host.return_value = host
+        self.assertEqual('60 ms', topology.delay(cloud, 'compute1'))
+        cloud.start.assert_called_once_with(
+            host, topology.FAR, ['python', '-m', 'lab.hosts.far', 'eth1',
+                                 'wire-eth1', '0.03'])
+        host.link.assert_called_once_with('migration')
+        ready = cloud.wait.call_args.args[2]
+        for carrier, expected in ('', False), ('0\n', False), ('1\n', True):
+            host.run.return_value.stdout = carrier
+            self.assertEqual(expected, ready())
 
 
 class TestPass(base.TestCase):
