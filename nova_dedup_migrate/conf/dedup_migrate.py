@@ -211,7 +211,8 @@ _AGENT = [
         min=0.0,
         max=10.0,
         help='Longest time in seconds for which the agent reads a disk, or '
-             'the source sends to the destination, to measure the rate. 0 '
+             'the source sends to the destination, to measure the rate. To '
+             'a host far away it sends for 24 round trips at least. 0 '
              'measures nothing: storage and link then count with the rate '
              'that is configured, or that an earlier migration had.'),
     cfg.IntOpt(

@@ -2,6 +2,7 @@
 """Measuring a link, over the loopback."""
 
 import socket
+import sys
 import threading
 from unittest import mock
 
@@ -141,7 +142,8 @@ class LinkTest(base.TestCase):
             sent.append((deadline - link.time.monotonic(), limit))
             push(connection, deadline, limit)
 
-        with mock.patch.object(link, '_push', spy):
+        with mock.patch.object(link, '_push', spy), \
+                mock.patch.object(link, '_ROUND_TRIPS', 0):
             self.assertGreater(measure(offer, request(0.05, 1 << 10)), 0)
         (seconds, limit), = sent
         self.assertEqual(1 << 10, limit)
@@ -164,6 +166,22 @@ class LinkTest(base.TestCase):
     def test_short_answer(self):
         self.assertRaises(ConnectionError, measure,
                           self._destination(b'abc'))
+
+    def test_hosts_that_are_far_apart(self):
+        """Slow start would be over half of the time, or all of it."""
+        connection = mock.create_autospec(socket.socket, instance=True)
+        for milliseconds, expected in ((0, 0.5), (1, 0.5), (60, 1.44),
+                                       (4_000_000, link.MAX_SECONDS)):
+            connection.getsockopt.return_value = (
+                bytes(68) + (1000 * milliseconds).to_bytes(4, sys.byteorder)
+                + bytes(32))
+            self.assertEqual(expected, link._long_enough(connection, 0.5))
+
+    def test_round_trip_of_tcp(self):
+        """It is where the kernel has it: on the loopback almost nothing."""
+        connection = self.connect(self.receiver.offer(request()))
+        self.assertLess(0.0, link._long_enough(connection, 0.0))
+        self.assertLess(link._long_enough(connection, 0.0), 1.0)
 
     def test_second_half_counts(self):
         """A buffer on the way swallows the first megabyte at once."""
