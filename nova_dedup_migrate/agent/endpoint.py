@@ -21,6 +21,7 @@ from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.rpc import replica_objects
+from nova_dedup_migrate.rpc import survey_objects
 from nova_dedup_migrate.rpc import watch_objects
 
 LOG = logging.getLogger(__name__)
@@ -63,9 +64,9 @@ class Endpoint:
         return True
 
     @messaging.expose
-    def survey(self, ctxt: Any, request: objects.DedupSurveyRequest
-               ) -> objects.DedupSurveyReply:
-        _check(request, objects.DedupSurveyRequest)
+    def survey(self, ctxt: Any, request: survey_objects.DedupSurveyRequest
+               ) -> survey_objects.DedupSurveyReply:
+        _check(request, survey_objects.DedupSurveyRequest)
         return self._surveys.reply(ctxt, request)
 
     @messaging.expose

@@ -24,6 +24,7 @@ from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.identity import answer
 from nova_dedup_migrate.planner import working_set
 from nova_dedup_migrate.rpc import objects
+from nova_dedup_migrate.rpc import survey_objects
 
 LOG = logging.getLogger(__name__)
 
@@ -67,11 +68,11 @@ class Surveys:
         """Sample no further guest; one that is under way is left behind."""
         self._stopping.set()
 
-    def reply(self, ctxt: Any, request: objects.DedupSurveyRequest
-              ) -> objects.DedupSurveyReply:
+    def reply(self, ctxt: Any, request: survey_objects.DedupSurveyRequest
+              ) -> survey_objects.DedupSurveyReply:
         """Return a DedupSurveyReply within the budget of the request."""
         if not self._enabled:
-            return objects.DedupSurveyReply(
+            return survey_objects.DedupSurveyReply(
                 known=False,
                 reason='[dedup_migrate] enabled is off on the source')
         patience = min(request.budget, MAX_BUDGET)
@@ -82,10 +83,11 @@ class Surveys:
                 request.instance_uuid, request.max_age, patience)
             fields = self._link_fields(link.result())
         if sample is None:
-            return objects.DedupSurveyReply(
+            return survey_objects.DedupSurveyReply(
                 known=False, reason=answer.cut(reason), **fields)
-        return objects.DedupSurveyReply(known=True, **fields, **_figures(
-            sample, self._samples.windows(request.instance_uuid)))
+        return survey_objects.DedupSurveyReply(
+            known=True, **fields, **_figures(
+                sample, self._samples.windows(request.instance_uuid)))
 
     def _link(self, ctxt: Any, host: str | None, patience: float
               ) -> link_rates.LinkRate:
@@ -138,9 +140,9 @@ def _figures(sample: guest_samples.Sample,
         result.update(hint_pages=found.hints.pages,
                       map_pages=found.hints.map_pages)
     result['windows'] = [
-        objects.DedupWrittenIn(seconds=one.seconds, bytes=one.bytes,
-                               most=one.most, age=one.age)
-        for one in windows[:objects.MAX_WINDOWS]]
+        survey_objects.DedupWrittenIn(
+            seconds=one.seconds, bytes=one.bytes, most=one.most, age=one.age)
+        for one in windows[:survey_objects.MAX_WINDOWS]]
     result['hints'] = [
         hints for hints in map(
             _disk_hints, (found.disk_hints or ())[:objects.MAX_DISKS])
@@ -149,9 +151,9 @@ def _figures(sample: guest_samples.Sample,
 
 
 def _disk_hints(hints: statistics.DiskHints
-                ) -> objects.DedupDiskHints | None:
+                ) -> survey_objects.DedupDiskHints | None:
     try:
-        return objects.DedupDiskHints(
+        return survey_objects.DedupDiskHints(
             device=hints.device, pages=hints.pages, sampled=hints.sampled,
             valid=hints.valid)
     except ValueError as error:

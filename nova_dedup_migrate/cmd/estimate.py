@@ -25,7 +25,7 @@ from nova_dedup_migrate.hypervisor import memory
 from nova_dedup_migrate.planner import units
 from nova_dedup_migrate.planner import working_set
 from nova_dedup_migrate.rpc import errors as rpc_errors
-from nova_dedup_migrate.rpc import objects
+from nova_dedup_migrate.rpc import survey_objects
 
 #: A stock QEMU measures for a minute at most.
 _LONGEST = 60
@@ -100,8 +100,10 @@ class Estimate(lister.Lister):
         """Return what the agent of this host knows of an instance."""
         with agents.open_agents(self.app.options) as (api, conf):
             # any sample will do: only the windows are used
-            reply = api.survey({}, conf.host, objects.DedupSurveyRequest(
-                instance_uuid=server, destination=None, max_age=_ANY_AGE))
+            reply = api.survey(
+                {}, conf.host, survey_objects.DedupSurveyRequest(
+                    instance_uuid=server, destination=None,
+                    max_age=_ANY_AGE))
         if not reply.windows:
             raise errors.EstimateFailed(server=server, reason=(
                 reply.reason or 'the agent has not measured it yet, which '

@@ -27,8 +27,8 @@ from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.planner import disks as planner_disks
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import disk_objects
-from nova_dedup_migrate.rpc import objects as rpc_objects
 from nova_dedup_migrate.rpc import replica_objects
+from nova_dedup_migrate.rpc import survey_objects
 from nova_dedup_migrate.rpc import watch_objects
 from nova_dedup_migrate.storage import blocks
 
@@ -192,11 +192,11 @@ class DiskFiller:
                                   self._operation.migration_uuid)
 
     @functools.cached_property
-    def _survey(self) -> rpc_objects.DedupSurveyReply:
+    def _survey(self) -> survey_objects.DedupSurveyReply:
         """What the source's agent has measured, once for all disks."""
         return self._agents.survey(
             self._context, self._operation.source,
-            rpc_objects.DedupSurveyRequest(
+            survey_objects.DedupSurveyRequest(
                 instance_uuid=self._instance.uuid,
                 destination=self._operation.destination,
                 max_age=CONF.dedup_migrate.survey_max_age))

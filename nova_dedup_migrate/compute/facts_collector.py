@@ -36,6 +36,7 @@ from nova_dedup_migrate.planner import facts
 from nova_dedup_migrate.planner import working_set
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects
+from nova_dedup_migrate.rpc import survey_objects
 
 CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
@@ -157,7 +158,8 @@ class FactsCollector:
             # It may have been killed: this takes 2 s at most.
             self._agents.hello(context, self._operation.source)
             return self._agents.survey(
-                context, self._operation.source, objects.DedupSurveyRequest(
+                context, self._operation.source,
+                survey_objects.DedupSurveyRequest(
                     instance_uuid=self._instance.uuid,
                     destination=self._operation.destination,
                     max_age=CONF.dedup_migrate.survey_max_age))

@@ -17,6 +17,7 @@ from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.rpc import replica_objects
+from nova_dedup_migrate.rpc import survey_objects
 from nova_dedup_migrate.rpc import transport as rpc_transport
 from nova_dedup_migrate.rpc import watch_objects
 
@@ -115,16 +116,17 @@ class AgentAPI:
         self._call(ctxt, host, 'hello', bool, PROMPT)
 
     def survey(self, ctxt: Any, host: str,
-               request: objects.DedupSurveyRequest
-               ) -> objects.DedupSurveyReply:
+               request: survey_objects.DedupSurveyRequest
+               ) -> survey_objects.DedupSurveyReply:
         """Return a sample of a guest and the rate of a link.
 
         :param host: the one that runs the guest
         :param request: DedupSurveyRequest, whose budget is set here
         """
         request.budget = self._timeout * BUDGET
-        return self._call(ctxt, host, 'survey', objects.DedupSurveyReply,
-                          self._timeout, request=request)
+        return self._call(ctxt, host, 'survey',
+                          survey_objects.DedupSurveyReply, self._timeout,
+                          request=request)
 
     def facts(self, ctxt: Any, host: str,
               request: objects.DedupFactsRequest

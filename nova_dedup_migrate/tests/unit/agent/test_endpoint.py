@@ -37,6 +37,7 @@ from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects
+from nova_dedup_migrate.rpc import survey_objects
 from nova_dedup_migrate.rpc import transport
 from nova_dedup_migrate.rpc import watch_objects
 from nova_dedup_migrate.tests import base
@@ -238,9 +239,9 @@ class EndToEndTest(base.TestCase):
         self.guests.guest_state_at_once.assert_called_once_with(other)
 
     def test_survey(self):
-        self.surveys.reply.return_value = objects.DedupSurveyReply(
+        self.surveys.reply.return_value = survey_objects.DedupSurveyReply(
             known=False, reason='no such guest', link_rate=5.0)
-        reply = self.api.survey({}, HOST, objects.DedupSurveyRequest(
+        reply = self.api.survey({}, HOST, survey_objects.DedupSurveyRequest(
             instance_uuid=INSTANCE, destination='compute3', max_age=9.0))
         self.assertEqual((False, 5.0), (reply.known, reply.link_rate))
         _, request = self.surveys.reply.call_args.args

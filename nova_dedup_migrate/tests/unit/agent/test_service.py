@@ -19,6 +19,7 @@ from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import errors as rpc_errors
 from nova_dedup_migrate.rpc import objects
+from nova_dedup_migrate.rpc import survey_objects
 from nova_dedup_migrate.rpc import transport
 from nova_dedup_migrate.tests import base
 
@@ -97,7 +98,7 @@ class ServiceTest(ServiceCase):
         host.domain.side_effect = errors.GuestNotRunning(name=UUID)
         self.libvirt.return_value.is_busy.return_value = True
         reply = self.serve().survey({}, 'compute2',
-                                    objects.DedupSurveyRequest(
+                                    survey_objects.DedupSurveyRequest(
                                         instance_uuid=UUID, max_age=60.0,
                                         destination='compute3'))
         self.assertEqual((False, None), (reply.known, reply.link_rate))

@@ -19,6 +19,7 @@ from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.hypervisor import survey
 from nova_dedup_migrate.planner import working_set
 from nova_dedup_migrate.rpc import objects
+from nova_dedup_migrate.rpc import survey_objects
 from nova_dedup_migrate.tests import base
 
 UUID = '0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'
@@ -53,7 +54,7 @@ class SurveysTest(base.TestCase):
 
     def reply(self, destination='compute2', budget=8.0, **kwargs):
         return self.surveys(**kwargs).reply(
-            {}, objects.DedupSurveyRequest(
+            {}, survey_objects.DedupSurveyRequest(
                 instance_uuid=UUID, destination=destination, max_age=60.0,
                 budget=budget))
 

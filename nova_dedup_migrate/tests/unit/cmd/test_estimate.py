@@ -20,7 +20,7 @@ from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.hypervisor import sampling
 from nova_dedup_migrate.rpc import api as rpc_api
 from nova_dedup_migrate.rpc import errors as rpc_errors
-from nova_dedup_migrate.rpc import objects
+from nova_dedup_migrate.rpc import survey_objects
 from nova_dedup_migrate.tests import base
 
 INSTANCE = '0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'
@@ -104,7 +104,7 @@ class EstimateTest(base.TestCase):
     @contextlib.contextmanager
     def kept(self, **reply):
         api = mock.create_autospec(rpc_api.AgentAPI, instance=True)
-        api.survey.return_value = objects.DedupSurveyReply(**reply)
+        api.survey.return_value = survey_objects.DedupSurveyReply(**reply)
         with mock.patch.object(
                 agents, 'open_agents', autospec=True,
                 side_effect=lambda options: contextlib.nullcontext(
@@ -112,11 +112,10 @@ class EstimateTest(base.TestCase):
             yield api
 
     def test_what_the_agent_knows(self):
-        with self.kept(known=True, windows=[
-                objects.DedupWrittenIn(seconds=1.0, bytes=5e6, most=6e6,
-                                       age=30.0),
-                objects.DedupWrittenIn(seconds=10.0, bytes=20e6, most=20e6,
-                                       age=30.0)]) as api:
+        windows = [survey_objects.DedupWrittenIn(
+            seconds=seconds, bytes=size, most=most, age=30.0)
+            for seconds, size, most in ((1.0, 5e6, 6e6), (10.0, 20e6, 20e6))]
+        with self.kept(known=True, windows=windows) as api:
             found = self.rows('--kept')
             self.assertEqual('compute1', api.survey.call_args.args[1])
         self.assertEqual(3, len(found))

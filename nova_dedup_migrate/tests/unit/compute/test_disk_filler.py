@@ -12,7 +12,7 @@ from nova_dedup_migrate.compute import guests
 from nova_dedup_migrate.conf import dedup_migrate
 from nova_dedup_migrate.hypervisor import watching
 from nova_dedup_migrate.rpc import api
-from nova_dedup_migrate.rpc import objects as rpc_objects
+from nova_dedup_migrate.rpc import survey_objects
 from nova_dedup_migrate.rpc import watch_objects
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.tasks import fakes
@@ -34,7 +34,7 @@ class DiskFillerTest(base.TestCase):
                     disk_neighbours=['near', 'here', 'there'])
         self.conf = conf
         self.agents = mock.create_autospec(api.AgentAPI, instance=True)
-        self.agents.survey.return_value = rpc_objects.DedupSurveyReply(
+        self.agents.survey.return_value = survey_objects.DedupSurveyReply(
             known=False)
         self.driver = mock.create_autospec(libvirt_driver.LibvirtDriver,
                                            instance=True)
@@ -149,7 +149,7 @@ class DiskFillerTest(base.TestCase):
     def test_measured(self):
         """What the agent has measured, before what is remembered."""
         self.agents.have_blocks.return_value = 0
-        self.agents.survey.return_value = rpc_objects.DedupSurveyReply(
+        self.agents.survey.return_value = survey_objects.DedupSurveyReply(
             known=True, link_rate=7e6, disk_write_rate=3e5)
         for target in 'vda', 'vdb':
             found = self.filler.facts(target, self.watched())

@@ -23,6 +23,7 @@ from nova_dedup_migrate.planner import facts
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects as rpc_objects
+from nova_dedup_migrate.rpc import survey_objects
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.identity import test_domain_disks
 from nova_dedup_migrate.tests.unit.tasks import fakes
@@ -47,12 +48,12 @@ def sample(known=True, **fields):
         age=20.0, dirty_rate=6e6, disk_write_rate=3e6, in_use=8e8,
         in_use_error=2e7, hint_pages=4000, map_pages=10, link_rate=2e7,
         link_age=60.0,
-        hints=[rpc_objects.DedupDiskHints(
+        hints=[survey_objects.DedupDiskHints(
             device='virtio-disk0', pages=1000, sampled=200, valid=150),
-            rpc_objects.DedupDiskHints(
+            survey_objects.DedupDiskHints(
             device='ua-7ba3cb1f', pages=3000, sampled=100, valid=100)])
     given.update(fields)
-    return rpc_objects.DedupSurveyReply(
+    return survey_objects.DedupSurveyReply(
         known=known, reason='' if known else 'no sample yet', **given)
 
 

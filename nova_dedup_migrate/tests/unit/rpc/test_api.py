@@ -13,6 +13,7 @@ from nova_dedup_migrate.conf import dedup_migrate as options
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects
+from nova_dedup_migrate.rpc import survey_objects
 from nova_dedup_migrate.rpc import transport
 from nova_dedup_migrate.tests import base
 
@@ -142,7 +143,8 @@ class ApiTest(base.TestCase):
         """A migration waits as long for an agent that hangs."""
         slow = api.AgentAPI(self.transport, 60.0)
         probe = objects.DedupLinkRequest(source='x', seconds=0.5, bytes=1)
-        survey = objects.DedupSurveyRequest(instance_uuid=UUID, max_age=1.0)
+        survey = survey_objects.DedupSurveyRequest(
+            instance_uuid=UUID, max_age=1.0)
         for seconds, call in (
                 (2.0, lambda: slow.hello({}, HOST)),
                 (60.0, lambda: slow.facts({}, HOST, self.request)),
@@ -312,13 +314,13 @@ class ApiTest(base.TestCase):
 
         def answer(request):
             seen.append(request)
-            return objects.DedupSurveyReply(
+            return survey_objects.DedupSurveyReply(
                 known=True, age=3.0, dirty_rate=1e6, link_rate=2e6,
-                link_age=1.0, hints=[objects.DedupDiskHints(
+                link_age=1.0, hints=[survey_objects.DedupDiskHints(
                     device='/machine/peripheral/virtio-disk0', pages=5)])
 
         self.serve(answer)
-        reply = self.api.survey({}, HOST, objects.DedupSurveyRequest(
+        reply = self.api.survey({}, HOST, survey_objects.DedupSurveyRequest(
             instance_uuid=UUID, destination='compute3', max_age=60.0))
         self.assertEqual((3.0, 1e6, None, 5, 2e6),
                          (reply.age, reply.dirty_rate, reply.in_use,

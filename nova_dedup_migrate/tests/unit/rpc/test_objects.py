@@ -10,6 +10,7 @@ from nova_dedup_migrate.backups import objects as backup_objects
 from nova_dedup_migrate.rpc import disk_objects  # noqa: F401 registers
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.rpc import replica_objects  # noqa: F401 registers
+from nova_dedup_migrate.rpc import survey_objects  # noqa: F401 registers
 from nova_dedup_migrate.rpc import watch_objects  # noqa: F401 registers
 from nova_dedup_migrate.tests import base as tests_base
 
