@@ -187,8 +187,8 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
         """Leave an error of libvirt to Nova's monitor.
 
         The monitor looks at the guest, completes or rolls back, and that
-        settles it.  Since 34.0.0 Nova raises the error once more after
-        that, and the manager then sets ERROR on an instance that runs.
+        settles it.  Nova raises the error once more after that, and the
+        manager then sets ERROR on an instance that runs.
         """
         session = self.dedup.session_of(instance)
         if session is None:
@@ -202,6 +202,11 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
         except libvirt.libvirtError as error:
             # Nova has logged it.
             return session.operation_failed(error)
+        except Exception as error:
+            # Nova may not even have called libvirt: a guest that is gone
+            # has not arrived for that.
+            session.operation_failed(error)
+            raise
         finally:
             session.operation_ended()
 

@@ -141,10 +141,15 @@ class Session:
             self._called = not self._over
             return self._called
 
-    def operation_failed(self, error: libvirt.libvirtError) -> None:
-        """Take note of the error of libvirt's operation."""
+    def operation_failed(self, error: Exception) -> None:
+        """Take note of the error of libvirt's operation.
+
+        :param error: libvirt's, or Nova's own before or after the call
+        """
         self.operation.failure = error
-        if error.get_error_code() == libvirt.VIR_ERR_OPERATION_ABORTED:
+        if (isinstance(error, libvirt.libvirtError)
+                and error.get_error_code()
+                == libvirt.VIR_ERR_OPERATION_ABORTED):
             self._cancelled = True
 
     def operation_ended(self) -> None:

@@ -252,3 +252,10 @@ BEFORE = (
     Step('the status set to running', 'src.manager._set_migration_status',
          when=_is('running')),
 )
+
+#: In the thread that calls libvirt, before it does.
+UNCALLED = (
+    Step('direct interfaces detached',
+         'src.manager.driver._detach_direct_passthrough_vifs',
+         kinds=(faults.LIBVIRT,), quick=(faults.LIBVIRT,)),
+)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What happens to an instance, or its hosts, while a migration is settled."""
 
+import dataclasses
 import logging
 
 import libvirt
@@ -318,6 +319,38 @@ class BeforeTest(BoundaryCase):
 for _name, _method in boundary.rows(
         boundary_steps.BEFORE, arrives=False, variant='before').items():
     setattr(BeforeTest, _name, _method)
+
+
+class UncalledTest(BoundaryCase):
+    """Nova's thread fails before it calls libvirt."""
+
+    def test_guest_ends(self):
+        self.row('libvirt not called, guest ends', 'libvirt at src',
+                 self._guest_ends)
+
+    def _guest_ends(self):
+        server = self.ready()
+        domain = self.domain('src', server['id'])
+
+        def end(*args):
+            domain._state = fakelibvirt.VIR_DOMAIN_SHUTOFF
+            return True
+
+        step, = boundary_steps.UNCALLED
+        self.fail(dataclasses.replace(step, when=end), faults.LIBVIRT,
+                  server)
+        self.migrate(server, 'dest')
+        if not self.settled(server):
+            return self.said(server), ['it has not come to an end']
+        # as after a start by the user
+        domain._state = fakelibvirt.VIR_DOMAIN_RUNNING
+        return self.rolled_back(server)
+
+
+for _name, _method in boundary.rows(
+        boundary_steps.UNCALLED, arrives=False,
+        variant='libvirt not called').items():
+    setattr(UncalledTest, _name, _method)
 
 
 class MultiattachTest(BoundaryCase):

@@ -274,6 +274,17 @@ class OperationTest(DriverCase):
                           self.driver._live_migration_operation,
                           *self.arguments)
 
+    def test_a_guest_that_ends_before_libvirt_is_called(self):
+        """Nova's monitor believes that it has arrived."""
+        self.theirs.side_effect = exception.DeviceDetachFailed(
+            device='vif', reason='x')
+        self.assertRaises(exception.DeviceDetachFailed,
+                          self.driver._live_migration_operation,
+                          *self.arguments)
+        self.session.complete('context', None, 'there', False, None)
+        self.post.assert_not_called()
+        self.assertFalse(self.session.settled)
+
     def test_nova_has_given_up_meanwhile(self):
         """The thread that was to call libvirt is late."""
         self.session.fail(exception.HypervisorUnavailable())

@@ -256,7 +256,7 @@ class CompleteTest(SessionCase):
 
     def test_libvirt_failed(self):
         """The guest has vanished, and may as well have died."""
-        for error in (FAILED, ABORTED):
+        for error in (FAILED, ABORTED, KeyError('before the call')):
             self.renew()
             self.session.operation_failed(error)
             self.complete()
