@@ -103,7 +103,7 @@ unsigned dedup_slot_of(BlockBackend *blk)
     return 1;
 }
 
-void error_setg(Error **errp, const char *message)
+void error_setg(Error **errp, const char *fmt, ...)
 {
 }
 

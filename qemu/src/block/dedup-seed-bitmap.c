@@ -34,6 +34,25 @@ static uint64_t bitmap_bytes(DedupSeed *seed)
     return DIV_ROUND_UP(granules(seed), 8);
 }
 
+bool dedup_seed_watch_part(DedupSeed *seed, uint64_t *done, uint64_t most,
+                           bool *more, Error **errp)
+{
+    uint64_t n = MIN(granules(seed) - *done, most);
+    int64_t offset = *done * seed->granularity;
+
+    if (!dedup_seed_is_watching(seed, errp)) {
+        return false;
+    }
+    bdrv_set_dirty_bitmap(seed->bitmap, offset,
+                          MIN(n * seed->granularity, seed->size - offset));
+    *done += n;
+    *more = *done < granules(seed);
+    if (!*more) {
+        seed->busy = NULL;
+    }
+    return true;
+}
+
 bool dedup_seed_arm_begin(DedupSeed *seed, int proven, uint64_t canary_offset,
                           Error **errp)
 {
@@ -58,13 +77,13 @@ bool dedup_seed_arm_begin(DedupSeed *seed, int proven, uint64_t canary_offset,
                    DEDUP_SEED_CANARY);
         return false;
     }
-    seed->arming = true;
+    seed->busy = "armed";
     return true;
 }
 
 void dedup_seed_arm_give_up(DedupSeed *seed)
 {
-    seed->arming = false;
+    seed->busy = NULL;
 }
 
 /* Runs of zeros in @map, the bits of @n granules from @first on */
@@ -112,7 +131,7 @@ void dedup_seed_arm(DedupSeed *seed, uint64_t canary_offset,
     seed->canary_offset = canary_offset;
     memcpy(seed->canary, canary, DEDUP_SEED_CANARY);
     seed->proven = seed->size - dedup_seed_dirty_bytes(seed, seed->bitmap);
-    seed->arming = false;
+    seed->busy = NULL;
     dedup_seed_set_state(seed, DEDUP_SEED_ARMED, 0, NULL);
 }
 
@@ -121,7 +140,7 @@ bool dedup_seed_write_dirty(DedupSeed *seed, int fd, Error **errp)
     g_autofree uint8_t *buf = g_malloc(CHUNK);
     uint64_t length = bitmap_bytes(seed);
 
-    if (!dedup_seed_is_watching(seed, errp) || !is_memfd(fd, errp)) {
+    if (!dedup_seed_is_free(seed, errp) || !is_memfd(fd, errp)) {
         return false;
     }
     for (uint64_t done = 0; done < length; done += CHUNK) {

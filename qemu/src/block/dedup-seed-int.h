@@ -24,7 +24,7 @@ struct DedupSeed {
     bool job;                   /* belongs to a job, until it is over */
     bool everything;            /* the job copies everything */
     bool forgotten;
-    bool arming;                /* a client that clears now is too late */
+    const char *busy;           /* with what, or NULL: takes no commands */
     int64_t proven;
     int64_t canary_offset;
     uint8_t canary[DEDUP_SEED_CANARY];
@@ -49,7 +49,7 @@ void dedup_seed_drop(DedupSeed *seed, const char *reason);
 void dedup_seed_free(DedupSeed *seed);
 /* False, with an error, if it is in doubt or armed */
 bool dedup_seed_is_watching(DedupSeed *seed, Error **errp);
-/* And nobody is about to arm it */
+/* And all of it has been made dirty, and nobody is about to arm it */
 bool dedup_seed_is_free(DedupSeed *seed, Error **errp);
 /* The node on top of the disk of the seed's device, or NULL */
 BlockDriverState *dedup_seed_top(DedupSeed *seed);

@@ -225,9 +225,9 @@ static unsigned count_seeds(void)
     return n;
 }
 
-DedupSeed *dedup_seed_watch(BlockBackend *blk, const char *device,
-                            uint32_t granularity, const char *recorder,
-                            Error **errp)
+char *dedup_seed_watch(BlockBackend *blk, const char *device,
+                       uint32_t granularity, const char *recorder,
+                       Error **errp)
 {
     g_autoptr(GString) layers = g_string_new(NULL);
     BdrvDirtyBitmap *bitmap;
@@ -289,7 +289,6 @@ DedupSeed *dedup_seed_watch(BlockBackend *blk, const char *device,
         bdrv_release_dirty_bitmap(bitmap);
         return NULL;
     }
-    bdrv_set_dirty_bitmap(bitmap, 0, bdrv_dirty_bitmap_size(bitmap));
 
     describe(bs, layers);
     qemu_uuid_generate(&uuid);
@@ -304,10 +303,11 @@ DedupSeed *dedup_seed_watch(BlockBackend *blk, const char *device,
     seed->layers = g_strdup(layers->str);
     seed->size = bdrv_dirty_bitmap_size(bitmap);
     seed->granularity = granularity;
+    seed->busy = "set up";
     WITH_QEMU_LOCK_GUARD(&lock) {
         QLIST_INSERT_HEAD(&seeds, seed, next);
     }
-    return seed;
+    return g_strdup(seed->token);
 }
 
 DedupSeed *dedup_seed_by_token(const char *token, Error **errp)
@@ -352,9 +352,9 @@ bool dedup_seed_is_free(DedupSeed *seed, Error **errp)
     if (!dedup_seed_is_watching(seed, errp)) {
         return false;
     }
-    if (seed->arming) {
-        error_setg(errp, "The watch of device '%s' is being armed",
-                   seed->device);
+    if (seed->busy) {
+        error_setg(errp, "The watch of device '%s' is being %s: try again "
+                   "when that has ended", seed->device, seed->busy);
         return false;
     }
     return true;

@@ -31,6 +31,9 @@
 #define cpu_relax()     ((void)0)
 #define ROUND_DOWN(n, d)        ((n) / (d) * (d))
 #define ROUND_UP(n, d)          ROUND_DOWN((n) + (d) - 1, d)
+#define DIV_ROUND_UP(n, d)      (((n) + (d) - 1) / (d))
+#define QEMU_IS_ALIGNED(n, m)   ((n) % (m) == 0)
+#define is_power_of_2(n)        ((n) && !((n) & ((n) - 1)))
 
 /* qemu/atomic.h */
 #define qatomic_read(p)             __atomic_load_n(p, __ATOMIC_RELAXED)
@@ -113,10 +116,23 @@ static inline unsigned long find_next_bit(const unsigned long *map,
     return at;
 }
 
+static inline unsigned long find_next_zero_bit(const unsigned long *map,
+                                               unsigned long bits,
+                                               unsigned long at)
+{
+    while (at < bits && test_bit(at, map)) {
+        at++;
+    }
+    return at;
+}
+
 static inline unsigned long *bitmap_new(long bits)
 {
     return g_new0(unsigned long, BIT_WORD(bits + 63));
 }
+
+#define bitmap_from_le(to, from, bits)                                  \
+    memcpy(to, from, BIT_WORD((bits) + 63) * sizeof(long))
 
 /* qemu/thread.h, qemu/lockable.h, qemu/timer.h */
 typedef pthread_mutex_t QemuMutex;
@@ -196,6 +212,38 @@ static inline int64_t get_clock(void)
             (q)->last = &(q)->first;                                    \
         }                                                               \
     } while (0)
+#define QLIST_HEAD(name, type)                                          \
+    struct name {                                                       \
+        struct type *first;                                             \
+    }
+#define QLIST_HEAD_INITIALIZER(head)    { NULL }
+#define QLIST_ENTRY(type)                                               \
+    struct {                                                            \
+        struct type *next, **place;                                     \
+    }
+#define QLIST_FIRST(q)              ((q)->first)
+#define QLIST_NEXT(e, field)        ((e)->field.next)
+#define QLIST_FOREACH(e, q, field)                                      \
+    for ((e) = (q)->first; (e); (e) = (e)->field.next)
+#define QLIST_FOREACH_SAFE(e, q, field, after)                          \
+    for ((e) = (q)->first; (e) && ((after) = (e)->field.next, 1);       \
+         (e) = (after))
+#define QLIST_INSERT_HEAD(q, e, field)                                  \
+    do {                                                                \
+        (e)->field.next = (q)->first;                                   \
+        (e)->field.place = &(q)->first;                                 \
+        if ((q)->first) {                                               \
+            (q)->first->field.place = &(e)->field.next;                 \
+        }                                                               \
+        (q)->first = (e);                                               \
+    } while (0)
+#define QLIST_REMOVE(e, field)                                          \
+    do {                                                                \
+        *(e)->field.place = (e)->field.next;                            \
+        if ((e)->field.next) {                                          \
+            (e)->field.next->field.place = (e)->field.place;            \
+        }                                                               \
+    } while (0)
 #define QTAILQ_ENTRY(type)          struct type *
 struct rcu_head {
     char unused;
@@ -258,7 +306,7 @@ bool memory_region_is_ram(MemoryRegion *mr);
 #define int128_get64(v)                 (v)
 void bql_lock(void);
 void bql_unlock(void);
-void error_setg(Error **errp, const char *message);
+void error_setg(Error **errp, const char *fmt, ...) G_GNUC_PRINTF(2, 3);
 
 /* qapi/dedup.json */
 typedef enum DedupCopy {

@@ -78,13 +78,29 @@ class CommandsTest(case.SeedCase):
         dirty = int.from_bytes(one.source.dirty_granules(watch), 'little')
         self.assertEqual(1 << 16 | 1 << 17 | 1 << case.GRANULES - 1, dirty)
 
+    def large(self, size):
+        """A Rig with another disk, without content."""
+        return self.rig(extra_args=(
+            '-blockdev', 'null-co,node-name=null,size=%d' % size,
+            '-device', 'virtio-blk-pci,id=large,drive=null'))
+
+    def test_watched_in_parts(self):
+        """A disk of more granules than QEMU makes dirty at once."""
+        granule, part = 4096, 64 * 65536
+        size = (2 * part + 70) * granule - 512
+        one = self.large(size)
+        watch = one.source.watch_disk('large', granule)
+        self.assertEqual((size, size), (watch.size, watch.dirty))
+        self.assertEqual((1 << watch.granules) - 1, int.from_bytes(
+            one.source.dirty_granules(watch), 'little'))
+        one.source.clear_disk(watch.token, 0, size)
+        one.io('write', '-q', part * granule, granule, device='large')
+        self.assertEqual(granule, one.query().dirty)
+
     def test_armed_in_parts(self):
         """A disk of more granules than QEMU reads of the bitmap at once."""
         granule, part = 4096, 65536
-        one = self.rig(extra_args=(
-            '-blockdev', 'null-co,node-name=null,size=%d' % (
-                (2 * part + 5) * granule),
-            '-device', 'virtio-blk-pci,id=large,drive=null'))
+        one = self.large((2 * part + 5) * granule)
         guest = one.source
         watch = guest.watch_disk('large', granule)
         guest.clear_disk(watch.token, 0, watch.size)

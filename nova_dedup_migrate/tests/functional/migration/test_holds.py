@@ -194,8 +194,11 @@ class HoldsTest(base.TestCase):
         found = self.check(source)
         for name in ('map-turn', 'iterate', 'postcopy', 'finish',
                      'migration-event', 'resolver-step', 'sample-hints',
-                     'x-dedup-disk-arm'):
+                     'x-dedup-disk-arm', 'x-dedup-disk-drop'):
             self.assertGreater(found[name].times, 0, name)
+        # 64 granules are a step
+        self.assertGreaterEqual(found['x-dedup-disk-watch'].times,
+                                (_TIB >> 15) // 64 // 65536)
         self.check(destination)
 
     def test_hints_are_forgotten(self):
@@ -209,9 +212,11 @@ class HoldsTest(base.TestCase):
         source = self.started('no-bounds')
         self.load_map(source)
         self.sampled(source)
+        self.seeded(source)
         self.drained_and_cancelled(source)
         self.forgotten(source)
         found = holds(source)
         for name in ('map-turn', 'sample-hints', 'iterate', 'forget-hints',
-                     'resolver-step'):
+                     'resolver-step', 'x-dedup-disk-watch',
+                     'x-dedup-disk-arm'):
             self.assertGreater(found[name].steps, MOST_STEPS, name)

@@ -42,11 +42,22 @@ typedef struct DedupSeedFigures {
 /*
  * Watch the node that guest device @device writes to, for the next mirror, or
  * for @recorder if it is not NULL.  The watch that the disk had for the same
- * is forgotten.  NULL, with an error, if the disk cannot be watched.
+ * is forgotten.  Returns the token, to be freed, or NULL, with an error, if the
+ * disk cannot be watched.
+ *
+ * From here on writes are recorded, and a mirror that begins copies everything.
+ * No other function takes the seed before the last part is done.
  */
-DedupSeed *dedup_seed_watch(BlockBackend *blk, const char *device,
-                            uint32_t granularity, const char *recorder,
-                            Error **errp);
+char *dedup_seed_watch(BlockBackend *blk, const char *device,
+                       uint32_t granularity, const char *recorder,
+                       Error **errp);
+/*
+ * Make all of it dirty, which takes long for a large disk: in parts, between
+ * which others have their turn, and may drop the seed.  *@done: granules, from
+ * 0 on; @most: at once.
+ */
+bool dedup_seed_watch_part(DedupSeed *seed, uint64_t *done, uint64_t most,
+                           bool *more, Error **errp);
 /* The target of the next mirror is about to be filled */
 bool dedup_seed_claim(DedupSeed *seed, Error **errp);
 DedupSeed *dedup_seed_by_token(const char *token, Error **errp);

@@ -21,6 +21,8 @@
 
 /* Between two parts of a bitmap others have their turn */
 #define TURN_NS         (100 * SCALE_US)
+/* Granules that become dirty in a step, if they are neighbours */
+#define WORD            64
 
 static NotifierWithReturn notifier;
 
@@ -52,21 +54,88 @@ static DedupDiskInfo *disk_info(DedupSeed *seed)
     return info;
 }
 
-DedupDiskInfo *qmp_x_dedup_disk_watch(const char *device, bool has_granularity,
-                                      uint32_t granularity,
-                                      const char *recorder, Error **errp)
+/*
+ * A command that goes through the bitmap of a disk, which may be large.  The
+ * seed is looked up for each part: others may have dropped or freed it.
+ */
+typedef struct Parts {
+    void (*part)(struct Parts *p);
+    uint64_t done;              /* granules */
+    DedupDiskInfo *info;        /* when all is done */
+    Error *err;
+    Coroutine *co;
+} Parts;
+
+/* Outside of the coroutine, which must not take the graph's lock like this */
+static void part_bh(void *opaque)
+{
+    Parts *p = opaque;
+
+    p->part(p);
+    aio_co_wake(p->co);
+}
+
+static DedupDiskInfo *coroutine_fn in_parts(Parts *p, Error **errp)
+{
+    int64_t turn_ns = (int64_t)dedup_inject.disk_turn_ms * SCALE_MS;
+
+    p->co = qemu_coroutine_self();
+    while (true) {
+        aio_bh_schedule_oneshot(qemu_get_aio_context(), part_bh, p);
+        qemu_coroutine_yield();
+        if (p->info || p->err) {
+            error_propagate(errp, p->err);
+            return p->info;
+        }
+        qemu_co_sleep_ns(QEMU_CLOCK_REALTIME, turn_ns ? turn_ns : TURN_NS);
+    }
+}
+
+typedef struct Watch {
+    Parts parts;
+    const char *device, *recorder;
+    uint32_t granularity;
+    char *token;                /* NULL: it has not begun */
+} Watch;
+
+static void watch_part(Parts *p)
 {
     DEDUP_HOLD("bql", "x-dedup-disk-watch");
-    BlockBackend *blk = dedup_blk_by_device(device, errp);
+    Watch *w = container_of(p, Watch, parts);
+    uint64_t before = p->done;
+    BlockBackend *blk;
     DedupSeed *seed;
+    bool more;
 
-    if (!blk) {
-        return NULL;
+    if (!w->token) {
+        blk = dedup_blk_by_device(w->device, &p->err);
+        w->token = blk ? dedup_seed_watch(blk, w->device, w->granularity,
+                                          w->recorder, &p->err) : NULL;
+        return;
     }
-    seed = dedup_seed_watch(blk, device,
-                            has_granularity ? granularity :
-                            DEDUP_SEED_GRANULARITY, recorder, errp);
-    return seed ? disk_info(seed) : NULL;
+    seed = dedup_seed_by_token(w->token, &p->err);
+    if (seed && dedup_seed_watch_part(seed, &p->done,
+                                      dedup_at_once(DEDUP_STEPS * WORD),
+                                      &more, &p->err) && !more) {
+        p->info = disk_info(seed);
+    }
+    dedup_hold_steps(DIV_ROUND_UP(p->done - before, WORD));
+}
+
+DedupDiskInfo *coroutine_fn
+qmp_x_dedup_disk_watch(const char *device, bool has_granularity,
+                       uint32_t granularity, const char *recorder,
+                       Error **errp)
+{
+    Watch w = {
+        .parts.part = watch_part,
+        .device = device, .recorder = recorder,
+        .granularity = has_granularity ? granularity : DEDUP_SEED_GRANULARITY,
+    };
+    DedupDiskInfo *info = in_parts(&w.parts, errp);
+
+    g_free(w.token);
+    return info;
 }
 
 DedupDiskInfo *qmp_x_dedup_disk_claim(const char *token, Error **errp)
@@ -87,60 +156,35 @@ void qmp_x_dedup_disk_clear(const char *token, uint64_t offset,
     }
 }
 
-/* What x-dedup-disk-arm does, of a disk that may be large */
 typedef struct Arm {
+    Parts parts;
     const char *token;
     int fd;
     uint64_t canary_offset;
     const uint8_t *canary;
-    uint64_t done;              /* granules */
     bool begun;
-    DedupDiskInfo *info;        /* when all is done */
-    Error *err;
-    Coroutine *co;
 } Arm;
 
-static void arm_part(Arm *a)
+static void arm_part(Parts *p)
 {
     DEDUP_HOLD("bql", "x-dedup-disk-arm");
-    DedupSeed *seed = dedup_seed_by_token(a->token, &a->err);
-    uint64_t before = a->done;
+    Arm *a = container_of(p, Arm, parts);
+    DedupSeed *seed = dedup_seed_by_token(a->token, &p->err);
+    uint64_t before = p->done;
     bool more;
 
     if (seed && !a->begun) {
         a->begun = dedup_seed_arm_begin(seed, a->fd, a->canary_offset,
-                                        &a->err);
-    } else if (seed && !dedup_seed_arm_part(seed, a->fd, &a->done,
+                                        &p->err);
+    } else if (seed && !dedup_seed_arm_part(seed, a->fd, &p->done,
                                             dedup_at_once(DEDUP_STEPS), &more,
-                                            &a->err)) {
+                                            &p->err)) {
         dedup_seed_arm_give_up(seed);
     } else if (seed && !more) {
         dedup_seed_arm(seed, a->canary_offset, a->canary);
-        a->info = disk_info(seed);
+        p->info = disk_info(seed);
     }
-    dedup_hold_steps(a->done - before);
-}
-
-/* Outside of the coroutine, which must not take the graph's lock like this */
-static void arm_bh(void *opaque)
-{
-    Arm *a = opaque;
-
-    arm_part(a);
-    aio_co_wake(a->co);
-}
-
-static void coroutine_fn arm(Arm *a)
-{
-    a->co = qemu_coroutine_self();
-    while (true) {
-        aio_bh_schedule_oneshot(qemu_get_aio_context(), arm_bh, a);
-        qemu_coroutine_yield();
-        if (a->info || a->err) {
-            return;
-        }
-        qemu_co_sleep_ns(QEMU_CLOCK_REALTIME, TURN_NS);
-    }
+    dedup_hold_steps(p->done - before);
 }
 
 DedupDiskInfo *coroutine_fn
@@ -162,13 +206,11 @@ qmp_x_dedup_disk_arm(const char *token, const char *proven,
         error_setg(errp, "The canary must have %d bytes", DEDUP_SEED_CANARY);
     } else if (data) {
         Arm a = {
-            .token = token, .fd = fd,
+            .parts.part = arm_part, .token = token, .fd = fd,
             .canary_offset = canary->offset, .canary = data,
         };
 
-        arm(&a);
-        info = a.info;
-        error_propagate(errp, a.err);
+        info = in_parts(&a.parts, errp);
     }
     close(fd);
     return info;
@@ -204,6 +246,7 @@ DedupDiskInfoList *qmp_x_dedup_disk_query(Error **errp)
 
 void qmp_x_dedup_disk_drop(const char *token, Error **errp)
 {
+    DEDUP_HOLD("bql", "x-dedup-disk-drop");
     DedupSeed *seed = dedup_seed_by_token(token, errp);
 
     if (seed) {

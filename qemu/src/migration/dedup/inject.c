@@ -35,6 +35,7 @@ static void inject_set(const char *name, unsigned value)
         { "hold-limit-us", &dedup_inject.hold_limit_us },
         { "compress-delay-us", &dedup_inject.compress_delay_us },
         { "inflate-delay-us", &dedup_inject.inflate_delay_us },
+        { "disk-turn-ms", &dedup_inject.disk_turn_ms },
         { "no-answers", .flag = &dedup_inject.no_answers },
         { "no-hello", .flag = &dedup_inject.no_hello },
         { "no-hints", .flag = &dedup_inject.no_hints },

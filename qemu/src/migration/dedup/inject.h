@@ -23,6 +23,7 @@ typedef struct DedupInject {
     uint32_t hold_limit_us;     /* abort if a lock is held longer, hold.h */
     uint32_t compress_delay_us; /* a page, once a batch has been copied */
     uint32_t inflate_delay_us;  /* a page, before a batch is placed */
+    uint32_t disk_turn_ms;      /* between two parts of a disk's bitmap */
     bool no_answers;            /* never answer */
     bool no_hello;              /* play a stock destination */
     bool no_hints;              /* play a destination that takes no hints */
