@@ -14,6 +14,7 @@ from benchmarks import runner
 from benchmarks.page_cache import cells
 from benchmarks.page_cache import guests
 from benchmarks.page_cache import publish
+from benchmarks.page_cache import rival
 from benchmarks.page_cache import summary
 from benchmarks.page_cache import trial
 from benchmarks.runner import Task
@@ -56,6 +57,8 @@ class PageCache(runner.Bench):
     def __init__(self) -> None:
         self._cloud = None
         self._made = False
+        # as an interrupted bench may have left them
+        self._connections: int | None = None
         self._guests: dict[tuple, guests.Guest] = {}
         self._seeded: set[str] = set()
 
@@ -92,6 +95,7 @@ class PageCache(runner.Bench):
                                 settings.Settings('local'), steps.Progress())
         if self._cloud.settings.profile != 'local':
             raise errors.LabError(f'lab {given.lab} is not of profile local')
+        rival.install(self._cloud)
 
     def close(self) -> None:
         """Remove the guests, and the lab if it was brought up for this."""
@@ -100,6 +104,10 @@ class PageCache(runner.Bench):
         self._forget_guests()
         if self._made:
             self._cloud.lab.destroy()
+            return
+        rival.remove(self._cloud)
+        if self._connections:
+            rival.use(self._cloud, 0)
 
     def _forget_guests(self) -> None:
         compute = client.connect(self._cloud).compute
@@ -112,6 +120,9 @@ class PageCache(runner.Bench):
         if any(workload != task.cell.workload
                for workload, _ in self._guests):
             self._forget_guests()
+        if self._connections != task.variant.connections:
+            rival.use(self._cloud, task.variant.connections)
+            self._connections = task.variant.connections
 
     def run(self, task: Task) -> dict:
         one = self._guest(task.cell.workload, task.variant)

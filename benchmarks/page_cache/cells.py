@@ -7,6 +7,8 @@ to migrate it.  Loads and rates are those of the second paper (papers.md P2).
 
 import dataclasses
 
+from benchmarks.page_cache import rival
+
 #: Seconds a load runs before the migration is asked for, and after the guest
 #: has resumed, and of the latter those of the target.
 BEFORE_S, AFTER_S, FIRST_S = 20, 60, 5
@@ -28,11 +30,13 @@ class Workload:
 @dataclasses.dataclass(frozen=True)
 class Variant:
     """kind: of lab.instances.KINDS; drop: the guest drops its page cache
-    right before."""
+    right before; connections: of multifd, which is compressed; 0: without.
+    """
 
     name: str
     kind: str
     drop: bool = False
+    connections: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +56,7 @@ STOCK = 'stock'
 TELEPORT = 'teleport'
 VARIANTS = (
     Variant(STOCK, 'stock'),
+    Variant(rival.NAME, 'stock', connections=rival.CONNECTIONS),
     Variant('caches dropped', 'stock', drop=True),
     Variant('tracking', 'tracking'),
     Variant(TELEPORT, 'page_cache'),

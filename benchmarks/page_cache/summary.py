@@ -7,13 +7,15 @@ The result is plain values, as the JSON file has them:
     cells: workload, guest, load, rate
       variants: name -> runs, failed, a spread (median, low, high, n) or null
                 for each of FIGURES, strategies, series of the first good run
-      comparisons: name -> ratio, memory_ratio (spreads), targets
+      comparisons: name -> ratio, memory_ratio, rival_ratio (spreads; the
+                last is of the total time to the rival's), targets
 """
 
 import dataclasses
 
 from benchmarks import spread
 from benchmarks.page_cache import cells
+from benchmarks.page_cache import rival
 from benchmarks.page_cache import series
 
 FIGURES = ('total_time_s', 'downtime_ms', 'link_bytes', 'memory_bytes',
@@ -22,6 +24,8 @@ FIGURES = ('total_time_s', 'downtime_ms', 'link_bytes', 'memory_bytes',
            'lister_cpu_s_per_gb', 'coverage', 'neighbours')
 #: Link bytes of memory of the web server, as a part of stock's.
 WEB_SHARE = 0.15
+#: Total time, as a part of the rival's.
+RIVAL_SHARE = 0.45
 RECOVERY = 0.95
 LISTER_S_PER_GB = 0.25
 COVERAGE = 0.95
@@ -29,6 +33,7 @@ COVERAGE = 0.95
 TARGETS = {
     'memory': ('memory_ratio', WEB_SHARE, True),
     'never slower': ('ratio', 1.0, True),
+    'rival': ('rival_ratio', RIVAL_SHARE, True),
     'no dip': ('recovery', RECOVERY, False),
     'lister time': ('lister_s_per_gb', LISTER_S_PER_GB, True),
     'coverage': ('coverage', COVERAGE, False),
@@ -107,6 +112,8 @@ def _comparison(cell: cells.Cell, name: str, runs: Runs, variant: dict):
     found = {
         'ratio': _ratio(runs[name], stock, 'total_time_s'),
         'memory_ratio': _ratio(runs[name], stock, 'memory_bytes'),
+        'rival_ratio': _ratio(runs[name], runs.get(rival.NAME, []),
+                              'total_time_s'),
     }
     found['targets'] = {
         target: _outcome({**variant, **found}[figure], limit, less)

@@ -6,6 +6,7 @@ import time
 
 from benchmarks.page_cache import arrival
 from benchmarks.page_cache import guests
+from benchmarks.page_cache import rival
 from benchmarks.page_cache import series
 from benchmarks.page_cache.cells import Variant
 from lab import errors
@@ -99,4 +100,4 @@ def wrong(kept: dict, variant: Variant) -> str:
     used = kept['strategy']
     if variant.kind == 'stock' and used not in ('', 'stock'):
         return f'{used} was used'
-    return ''
+    return rival.wrong(kept) if variant.connections else ''

@@ -25,7 +25,8 @@ import uuid
 PRIVATE = ('/run/libvirt', '/var/lib/libvirt', '/etc/libvirt',
            '/var/log/libvirt', '/var/cache/libvirt')
 
-_EMULATORS = '/var/lib/libvirt/emulators'
+#: Where libvirtd finds QEMU: a link.
+EMULATORS = '/var/lib/libvirt/emulators'
 
 _LIBVIRTD_CONF = '''\
 listen_tls = 0
@@ -76,11 +77,12 @@ class Libvirtd:
         that migrations take, default the first
     :param certificates: directory, as the host sees it, of the certificates
         for migrations with VIR_MIGRATE_TLS, default none
+    :ivar programs: Path of the directory of QEMU
     """
 
     def __init__(self, host, qemu, network=None, certificates=None):
         self.host = host
-        self._qemu = pathlib.Path(qemu)
+        self.programs = pathlib.Path(qemu)
         self._address = host.link(network).address
         self._certificates = certificates
 
@@ -143,10 +145,10 @@ class Libvirtd:
         """
         # left by one that was killed, it would be taken for an answer
         self._socket.unlink(missing_ok=True)
-        link = self.host.directory / _EMULATORS.lstrip('/')
+        link = self.host.directory / EMULATORS.lstrip('/')
         link.unlink(missing_ok=True)
-        link.symlink_to(self._qemu)
-        path = _EMULATORS + ':/usr/sbin:/usr/bin:/sbin:/bin'
+        link.symlink_to(self.programs)
+        path = EMULATORS + ':/usr/sbin:/usr/bin:/sbin:/bin'
         process = self.host.start(
             'libvirtd', ['libvirtd', '--listen', '--pid-file',
                          '/run/libvirt/libvirtd.pid'],

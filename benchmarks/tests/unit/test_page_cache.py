@@ -2,12 +2,18 @@
 """The page-cache bench, without a lab."""
 
 import json
+import os
+import subprocess
+from unittest import mock
+
+import fixtures
 
 from benchmarks import runner
 from benchmarks.page_cache import __main__ as bench
 from benchmarks.page_cache import cells
 from benchmarks.page_cache import paper
 from benchmarks.page_cache import publish
+from benchmarks.page_cache import rival
 from benchmarks.page_cache import series
 from benchmarks.page_cache import summary
 from benchmarks.page_cache import trial
@@ -192,6 +198,63 @@ class TrialTest(base.TestCase):
         self.assertEqual('', trial.wrong(other, ours))
         self.assertIn('page_cache was used', trial.wrong(other, stock))
 
+    def test_the_rival_has_compressed(self):
+        (one,) = (each for each in cells.VARIANTS if each.connections)
+        good = {'errors': 0, 'verified': 5, 'strategy': '',
+                'pages': {'peer': 1000}, 'memory_bytes': 2_000_000}
+        self.assertEqual('', trial.wrong(good, one))
+        self.assertIn('not compressed', trial.wrong(
+            {**good, 'memory_bytes': 4_100_000}, one))
+        self.assertIn('nothing is known', trial.wrong(
+            {**good, 'memory_bytes': None}, one))
+
+
+class Computes:
+    """As much of a lab as rival handles."""
+
+    def __init__(self, directory):
+        self.computes = [self]
+        self.name, self.directory = 'compute1', directory
+
+
+class RivalTest(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.programs = self.temporary_dir() / 'bin'
+        self.programs.mkdir()
+        (self.programs / 'qemu-img').write_text('')
+        (self.programs / 'qemu-system-x86_64').write_text(
+            '#!/bin/sh\nprintf "%s\n" "$@"\n')
+        (self.programs / 'qemu-system-x86_64').chmod(0o755)
+        self.host = self.temporary_dir()
+        self.libvirt = self.host / 'var/lib/libvirt'
+        self.libvirt.mkdir(parents=True)
+        (self.libvirt / 'emulators').symlink_to(self.programs)
+        self.useFixture(fixtures.MockPatchObject(
+            rival.topology, 'libvirtd',
+            lambda cloud, name: mock.Mock(programs=self.programs)))
+
+    def test_guests_get_the_options(self):
+        lab = Computes(self.host)
+        for _ in range(2):
+            rival.install(lab)
+        self.assertEqual('/var/lib/libvirt/emulators-zstd',
+                         os.readlink(self.libvirt / 'emulators'))
+        there = self.libvirt / 'emulators-zstd'
+        self.assertEqual(self.programs / 'qemu-img',
+                         (there / 'qemu-img').readlink())
+        said = subprocess.run(
+            [there / 'qemu-system-x86_64', '-name', 'a b'],
+            capture_output=True, text=True, check=True).stdout
+        self.assertEqual(
+            ['-global', 'migration.multifd-compression=zstd',
+             '-global', 'migration.multifd-zstd-level=1',
+             '-name', 'a b'], said.splitlines())
+        rival.remove(lab)
+        self.assertEqual(self.programs,
+                         (self.libvirt / 'emulators').readlink())
+
 
 class ReportCase(base.TestCase):
 
@@ -211,6 +274,7 @@ class SummaryTest(ReportCase):
     def test_all_are_reached(self):
         report = self.build(
             stock=record(60.0, 500e6),
+            **{rival.NAME: record(50.0, 300e6)},
             teleport=record(20.0, 70e6, 'page_cache', 0.97,
                             page_cache=listed(0.1, 96_000, 110_000, 10_000)))
         self.assertEqual(dict.fromkeys(summary.TARGETS, True),
@@ -221,10 +285,29 @@ class SummaryTest(ReportCase):
     def test_none_is_reached(self):
         report = self.build(
             stock=record(60.0, 500e6),
+            **{rival.NAME: record(50.0, 300e6)},
             teleport=record(61.0, 80e6, 'page_cache', 0.9,
                             page_cache=listed(0.2, 90_000, 100_000)))
         self.assertEqual(dict.fromkeys(summary.TARGETS, False),
                          self.goals(report))
+
+    def test_the_rival_is_compared_with_stock_alone(self):
+        report = self.build(
+            stock=record(60.0, 500e6), **{rival.NAME: record(40.0, 300e6)},
+            both=record(20.0, 70e6, 'page_cache'))
+        found = report['cells'][0]['comparisons']
+        self.assertEqual({}, found[rival.NAME]['targets'])
+        self.assertEqual(0.5, found['both']['rival_ratio']['median'])
+        self.assertIs(False, self.goals(report, 'both')['rival'])
+        row = publish.main_table(report).splitlines()
+        (line,) = (one for one in row if rival.NAME in one)
+        self.assertNotIn(' 1.00 ', line)
+
+    def test_without_the_rival_its_target_is_not_known(self):
+        report = self.build(stock=record(60.0, 500e6),
+                            both=record(20.0, 70e6, 'page_cache'))
+        self.assertIsNone(self.goals(report, 'both')['rival'])
+        self.assertEqual((0, 0), summary.tally(report)['rival'])
 
     def test_a_broken_list_says_nothing_about_the_lister(self):
         report = self.build(

@@ -135,6 +135,13 @@ class TestTemplates(base.TestCase):
             self.assertEqual(at_once, conf['DEFAULT'].get(
                 'max_concurrent_live_migrations'))
 
+    def test_migrations_have_several_connections_if_a_bench_wants_it(self):
+        for values, wanted in ({}, None), ({'connections': 2}, '2'):
+            conf = self.render(self.cloud('local'), 'nova.conf', 'compute1',
+                               driver='d', **values)
+            self.assertEqual(wanted, conf['libvirt'].get(
+                'live_migration_parallel_connections'))
+
     def test_ephemeral_disks_of_the_lab_are_filled(self):
         cloud = self.cloud('local')
         conf = self.render(cloud, 'nova.conf', 'compute1', driver='d')
