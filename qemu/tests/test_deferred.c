@@ -21,7 +21,7 @@ static DedupRam ram;
 static bool dirty[PAGES];
 static uint64_t hints[PAGES];
 
-void ram_dedup_set_dirty(RAMBlock *rb, unsigned long page)
+void dedup_bmap_set(RAMBlock *rb, unsigned long page)
 {
     (void)rb;
     dirty[page] = true;

@@ -25,7 +25,6 @@
 #define GRAPH_UNLOCKED
 #define GRAPH_RDLOCK_GUARD_MAINLOOP()   ((void)0)
 #define GLOBAL_STATE_CODE()             ((void)0)
-typedef struct DeviceState DeviceState;
 typedef struct BdrvChild {
     const char *name;
     BlockDriverState *bs;

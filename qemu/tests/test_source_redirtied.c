@@ -60,12 +60,12 @@ void dedup_ram_free(DedupRam *dr)
     abort();                            /* none is unplugged */
 }
 
-void ram_dedup_set_dirty(RAMBlock *rb, unsigned long page)
+void dedup_bmap_set(RAMBlock *rb, unsigned long page)
 {
     bitmap[page] = true;
 }
 
-uint64_t ram_dedup_set_all_dirty(RAMBlock *rb, unsigned long *pages)
+uint64_t dedup_bmap_set_all(RAMBlock *rb, unsigned long *pages)
 {
     uint64_t n = 0;
 

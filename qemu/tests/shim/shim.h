@@ -268,6 +268,7 @@ typedef struct QEMUTimer QEMUTimer;
 /* Types */
 typedef uint64_t hwaddr, ram_addr_t;
 typedef struct BlockBackend BlockBackend;
+typedef struct DeviceState DeviceState;
 typedef struct QEMUIOVector QEMUIOVector;
 typedef struct QEMUFile QEMUFile;
 typedef struct MigrationState MigrationState;

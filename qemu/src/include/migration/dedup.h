@@ -11,6 +11,7 @@
 #define MIGRATION_DEDUP_H
 
 #include "exec/cpu-common.h"
+#include "qemu/atomic.h"
 #include "qemu/iov.h"
 #include "qemu/typedefs.h"
 
@@ -32,6 +33,19 @@ typedef void BlkDedupTrackFunc(BlockBackend *blk, int64_t offset,
                                int64_t bytes, QEMUIOVector *qiov,
                                size_t qiov_offset);
 extern BlkDedupTrackFunc *blk_dedup_track;
+
+/* @dev: the guest's device, NULL if something else reads or writes */
+static inline void blk_dedup_done(BlockBackend *blk, DeviceState *dev,
+                                  int64_t offset, int64_t bytes,
+                                  QEMUIOVector *qiov, size_t qiov_offset,
+                                  int ret)
+{
+    BlkDedupTrackFunc *track = qatomic_read(&blk_dedup_track);
+
+    if (unlikely(track) && ret >= 0 && dev && qiov) {
+        track(blk, offset, bytes, qiov, qiov_offset);
+    }
+}
 
 /* Source: all but rp_message() are called from the migration thread */
 
@@ -117,14 +131,17 @@ bool dedup_compress_save_page(RAMBlock *rb, unsigned long page);
 /* Whether batches are, or may be, sent: deltas (xbzrle) are not then */
 bool dedup_compress_running(void);
 
-/* What so many bytes of dirty pages may take on the link */
-uint64_t dedup_compress_on_link(uint64_t bytes);
+/*
+ * What is pending on the link if so many bytes of pages are dirty: less, since
+ * they are compressed, and what outstanding records add.
+ */
+uint64_t dedup_source_pending(uint64_t dirty, bool exact);
 
-/* Bytes that outstanding records add to what is pending */
-uint64_t dedup_source_pending(bool exact);
-
-/* Page content not sent because a record took its place, in bytes */
-uint64_t dedup_source_saved_bytes(void);
+/*
+ * migration_transferred_bytes(), and the page content that was not sent because
+ * a record took its place
+ */
+uint64_t dedup_source_transferred_bytes(void);
 
 /* True while the switch-over is better put off for answers, or hints */
 bool dedup_source_hold_switchover(void);
@@ -231,9 +248,8 @@ void dedup_incoming_cleanup(void);
 /* Offered by migration/ram.c; called with the dirty bitmap's mutex held */
 int ram_dedup_save_content(RAMBlock *rb, unsigned long page);
 bool ram_dedup_take_dirty(RAMBlock *rb, unsigned long page);
-void ram_dedup_set_dirty(RAMBlock *rb, unsigned long page);
-/* All of a bitmap, which it empties; how many it were */
-uint64_t ram_dedup_set_all_dirty(RAMBlock *rb, unsigned long *pages);
+/* So many bits of RAMBlock.bmap were set */
+void ram_dedup_count_dirty(uint64_t pages);
 /* Does the dirty log have the page since the last synchronisation? */
 bool ram_dedup_redirtied(RAMBlock *rb, unsigned long page);
 

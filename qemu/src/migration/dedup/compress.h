@@ -54,6 +54,8 @@ void dedup_compress_end(void);
 void dedup_compress_query(DedupCompressFigures *fig);
 /* Content sent in batches less what these took, in bytes */
 uint64_t dedup_compress_saved_bytes(void);
+/* What so many bytes of dirty pages may take on the link */
+uint64_t dedup_compress_on_link(uint64_t bytes);
 /* Send all batches there are.  Migration thread. */
 void dedup_compress_flush(void);
 /* The guest is stopped: what comes now is its last round */

@@ -135,11 +135,15 @@ DedupRam *dedup_ram_next(DedupRam *dr);
 void dedup_ram_make_all(void);
 void dedup_ram_free(DedupRam *dr);              /* any thread */
 
+/* The migration's own bitmap, RAMBlock.bmap; for those below */
+void dedup_bmap_set(RAMBlock *rb, unsigned long page);
+uint64_t dedup_bmap_set_all(RAMBlock *rb, unsigned long *pages);
+
 /* In an RCU critical section and with the dirty bitmap's mutex held */
 static inline void dedup_set_dirty(DedupRam *dr, uint64_t page)
 {
     if (!qatomic_read(&dr->gone)) {
-        ram_dedup_set_dirty(dr->rb, page);
+        dedup_bmap_set(dr->rb, page);
     }
 }
 
@@ -149,7 +153,7 @@ static inline void dedup_set_dirty(DedupRam *dr, uint64_t page)
  */
 static inline uint64_t dedup_set_all_dirty(DedupRam *dr, unsigned long *pages)
 {
-    return qatomic_read(&dr->gone) ? 0 : ram_dedup_set_all_dirty(dr->rb, pages);
+    return qatomic_read(&dr->gone) ? 0 : dedup_bmap_set_all(dr->rb, pages);
 }
 
 /* The disk's slot, made on demand; 0 when there are too many.  Any thread. */

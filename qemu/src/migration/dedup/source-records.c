@@ -361,9 +361,10 @@ bool dedup_source_drops_delta(void)
     return !src.put_off_last && !dedup_inject.no_xbzrle_drop;
 }
 
-uint64_t dedup_source_saved_bytes(void)
+uint64_t dedup_source_transferred_bytes(void)
 {
-    return ((qatomic_read(&src.fig.record_pages) +
+    return migration_transferred_bytes() +
+           ((qatomic_read(&src.fig.record_pages) +
              qatomic_read(&src.fig.deferred_pages)) << DEDUP_PAGE_BITS) +
            dedup_compress_saved_bytes();
 }

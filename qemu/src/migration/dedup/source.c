@@ -363,7 +363,8 @@ void dedup_source_finish(void)
     trace_dedup_source_finish(src.fig.final_pages);
 }
 
-uint64_t dedup_source_pending(bool exact)
+/* Bytes that outstanding records add to what is pending */
+static uint64_t pending_records(bool exact)
 {
     int64_t now;
 
@@ -387,6 +388,33 @@ uint64_t dedup_source_pending(bool exact)
         return 0;
     }
     return source_unsettled() << DEDUP_PAGE_BITS;
+}
+
+uint64_t dedup_source_pending(uint64_t dirty, bool exact)
+{
+    return dedup_compress_on_link(dirty) + pending_records(exact);
+}
+
+void dedup_bmap_set(RAMBlock *rb, unsigned long page)
+{
+    ram_dedup_count_dirty(!test_and_set_bit(page, rb->bmap));
+}
+
+uint64_t dedup_bmap_set_all(RAMBlock *rb, unsigned long *pages)
+{
+    size_t words = BITS_TO_LONGS(rb->max_length >> DEDUP_PAGE_BITS);
+    uint64_t n = 0, new = 0;
+
+    for (size_t i = 0; i < words; i++) {
+        if (pages[i]) {
+            new += ctpopl(pages[i] & ~rb->bmap[i]);
+            rb->bmap[i] |= pages[i];
+            n += ctpopl(pages[i]);
+            pages[i] = 0;
+        }
+    }
+    ram_dedup_count_dirty(new);
+    return n;
 }
 
 bool dedup_source_hold_postcopy(void)
