@@ -261,8 +261,8 @@ qemu-hardening: lab-env all-three ## Provoke the known faults of the QEMU part
 	$(RUN_LAB) python -m benchmarks.qemu_hardening $(ARGS)
 
 .PHONY: qemu-series
-qemu-series: lab-env both ## Migrate with another series of QEMU, and across
-	@qemu/build stock patched --series 10.2 >/dev/null
+qemu-series: lab-env all-three ## Migrate with another series of QEMU, and across
+	@qemu/build stock faulty --series 10.2 >/dev/null
 	$(RUN_LAB) python -m benchmarks.qemu_series $(ARGS)
 
 .PHONY: nova-releases

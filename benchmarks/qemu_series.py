@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """make qemu-series: migrations within a second series of QEMU, and across.
 
-Every row runs functional tests of migrations with a pair of QEMUs, patched
-and stock ones of both series, in both directions.  They compare all guest
-memory.  Guests have a machine that both series know.
+Every row runs functional tests of migrations with a pair of QEMUs, ours and
+stock ones of both series, in both directions.  They compare all guest memory.
+Ours are the patched ones with the faults that these tests inject.  Guests
+have a machine that both series know.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from testkit import results
 _TOP = Path(__file__).parents[1]
 _OUT = _TOP / 'build' / 'qemu-series'
 _TESTS = 'nova_dedup_migrate.tests.functional.migration.'
+_OURS = 'faulty'
 _OLD, _NEW = '10.0', '10.2'
 _MACHINE = 'pc-i440fx-10.0'
 
@@ -83,7 +85,7 @@ class Pair:
                 found[f'DEDUP_QEMU_{flavour.upper()}'] = str(
                     binaries[flavour, series])
         else:
-            found['DEDUP_QEMU_PATCHED'] = str(binaries[self.source])
+            found['DEDUP_QEMU_FAULTY'] = str(binaries[self.source])
             found['DEDUP_QEMU_DESTINATION'] = str(
                 binaries[self.destination])
         return found
@@ -91,15 +93,15 @@ class Pair:
 
 def pairs():
     """Return all rows."""
-    old, new = ('patched', _OLD), ('patched', _NEW)
+    old, new = (_OURS, _OLD), (_OURS, _NEW)
     return [
         Pair(new, new, _QUICK + _WITHIN),
         Pair(old, new, _QUICK),
         Pair(new, old, _QUICK),
-        *(Pair(patched, ('stock', series), _TO_STOCK)
-          for patched, series in ((new, _NEW), (new, _OLD), (old, _NEW))),
-        *(Pair(('stock', series), patched, _FROM_STOCK)
-          for patched, series in ((new, _NEW), (new, _OLD), (old, _NEW)))]
+        *(Pair(ours, ('stock', series), _TO_STOCK)
+          for ours, series in ((new, _NEW), (new, _OLD), (old, _NEW))),
+        *(Pair(('stock', series), ours, _FROM_STOCK)
+          for ours, series in ((new, _NEW), (new, _OLD), (old, _NEW)))]
 
 
 def _parser():
@@ -109,7 +111,7 @@ def _parser():
                     f'{_NEW} and between these and those of {_OLD}.')
     result.add_argument(
         '--only', metavar='TEXT', default='',
-        help='only rows whose name has this in it, such as "10.0 -> patched"')
+        help='only rows whose name has this in it, such as "10.0 -> faulty"')
     return result
 
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 import unittest
+from unittest import mock
 
 from benchmarks import qemu_series
 from nova_dedup_migrate.tests import base
+from nova_dedup_migrate.tests.functional.migration import case
 
 _BINARIES = {(flavour, series): f'/{flavour}-{series}'
-             for flavour in ('stock', 'patched')
+             for flavour in ('stock', 'faulty')
              for series in ('10.0', '10.2')}
 
 
@@ -15,27 +17,35 @@ class PairsTest(base.TestCase):
         return qemu_series.Pair(source, destination, ()).environment(
             _BINARIES)
 
-    def test_patched(self):
-        found = self.environment(('patched', '10.0'), ('patched', '10.2'))
-        self.assertEqual('/patched-10.0', found['DEDUP_QEMU_PATCHED'])
-        self.assertEqual('/patched-10.2', found['DEDUP_QEMU_DESTINATION'])
+    def test_faulty(self):
+        found = self.environment(('faulty', '10.0'), ('faulty', '10.2'))
+        self.assertEqual('/faulty-10.0', found['DEDUP_QEMU_FAULTY'])
+        self.assertEqual('/faulty-10.2', found['DEDUP_QEMU_DESTINATION'])
 
     def test_stock(self):
-        for sides in ((('patched', '10.2'), ('stock', '10.0')),
-                      (('stock', '10.0'), ('patched', '10.2'))):
+        for sides in ((('faulty', '10.2'), ('stock', '10.0')),
+                      (('stock', '10.0'), ('faulty', '10.2'))):
             found = self.environment(*sides)
-            self.assertEqual('/patched-10.2', found['DEDUP_QEMU_PATCHED'])
+            self.assertEqual('/faulty-10.2', found['DEDUP_QEMU_FAULTY'])
             self.assertEqual('/stock-10.0', found['DEDUP_QEMU_STOCK'])
             self.assertEqual('', found['DEDUP_QEMU_DESTINATION'])
 
     def test_directions(self):
         names = [pair.name for pair in qemu_series.pairs()]
         self.assertEqual(len(names), len(set(names)))
-        for name in ('patched 10.0 -> patched 10.2',
-                     'patched 10.2 -> patched 10.0',
-                     'stock 10.0 -> patched 10.2',
-                     'patched 10.0 -> stock 10.2'):
+        for name in ('faulty 10.0 -> faulty 10.2',
+                     'faulty 10.2 -> faulty 10.0',
+                     'stock 10.0 -> faulty 10.2',
+                     'faulty 10.0 -> stock 10.2'):
             self.assertIn(name, names)
+
+    def test_tests_take_this_flavour(self):
+        """Else they would run another QEMU, that of the default series."""
+        one = case.MigrationCase()
+        with mock.patch.object(case.qemus, 'require',
+                               side_effect=ValueError) as require:
+            self.assertRaises(ValueError, one.setUp)
+        self.assertEqual(qemu_series._OURS, require.call_args.args[1])
 
     def test_tests_exist(self):
         for pair in qemu_series.pairs():
