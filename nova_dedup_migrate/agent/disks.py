@@ -19,8 +19,10 @@ from nova_dedup_migrate.agent import watchings
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.hypervisor import libvirt as libvirt_guests
 from nova_dedup_migrate.rpc import api as rpc_api
+from nova_dedup_migrate.rpc import image_objects
 from nova_dedup_migrate.rpc import watch_objects
 from nova_dedup_migrate.storage import blocks
+from nova_dedup_migrate.storage import image_store
 from nova_dedup_migrate.storage.channel import tls
 from nova_dedup_migrate.storage.index import store
 from nova_dedup_migrate.storage.sources import local as local_source
@@ -56,7 +58,9 @@ class Disks:
         self.fillings = fillings.Fillings(
             self.channel, self._index, api, roots, options.journals_path,
             options.storage_reserved_bytes, options.storage_daemon,
-            self.owners.cached, options.replicas_path)
+            self.owners.cached, options.replicas_path, image_store.Tls(
+                conf.glance.cafile or '', conf.glance.insecure,
+                conf.glance.certfile or '', conf.glance.keyfile or ''))
         self.watchings = watchings.Watchings(
             lambda uuid: libvirt_guests.LibvirtGuest(libvirt.host, uuid),
             self.channel, options.disk_read_rate or float('inf'))
@@ -87,6 +91,14 @@ class Disks:
             self._roots)
         return sum(source.have([blocks.Block(digest, 0, blocks.BLOCK)
                                 for digest in digests]))
+
+    def try_images(self, request: image_objects.DedupTryImagesRequest
+                   ) -> image_objects.DedupTryImagesReply:
+        """Read a part of a sample from the image store.
+
+        :raises ValueError: it is no sample
+        """
+        return self.fillings.stored.try_(request)
 
     def start(self) -> None:
         if self._enabled:

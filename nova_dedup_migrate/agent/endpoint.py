@@ -19,6 +19,7 @@ from nova_dedup_migrate.agent import remains as agent_remains
 from nova_dedup_migrate.agent import surveys as agent_surveys
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.rpc import disk_objects
+from nova_dedup_migrate.rpc import image_objects
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.rpc import replica_objects
 from nova_dedup_migrate.rpc import survey_objects
@@ -42,7 +43,7 @@ class Endpoint:
     :param disks: disks.Disks
     """
 
-    target = messaging.Target(version='1.1')
+    target = messaging.Target(version='1.2')
 
     def __init__(self, facts: agent_facts.Facts,
                  migrations: agent_incoming.IncomingMigrations,
@@ -134,10 +135,13 @@ class Endpoint:
 
     @messaging.expose
     @messaging.expected_exceptions(errors.FillRefused)
-    def fill_disk(self, ctxt: Any, request: disk_objects.DedupFillRequest
+    def fill_disk(self, ctxt: Any, request: disk_objects.DedupFillRequest,
+                  store: image_objects.DedupImageStore | None = None
                   ) -> disk_objects.DedupFillingReply:
         _check(request, disk_objects.DedupFillRequest)
-        return self._disks.fillings.fill(ctxt, request)
+        if store is not None:
+            _check(store, image_objects.DedupImageStore)
+        return self._disks.fillings.fill(ctxt, request, store=store)
 
     @messaging.expose
     def filling(self, ctxt: Any, request: disk_objects.DedupFillingRequest
@@ -183,6 +187,22 @@ class Endpoint:
                     request: watch_objects.DedupHaveRequest) -> int:
         _check(request, watch_objects.DedupHaveRequest)
         return self._disks.have(request)
+
+    @messaging.expose
+    @messaging.expected_exceptions(errors.WatchRefused)
+    def disk_sample(self, ctxt: Any,
+                    request: disk_objects.DedupFillingRequest
+                    ) -> image_objects.DedupDiskSample:
+        _check(request, disk_objects.DedupFillingRequest)
+        return self._disks.watchings.sample(request.migration_uuid,
+                                            request.target)
+
+    @messaging.expose
+    def try_images(self, ctxt: Any,
+                   request: image_objects.DedupTryImagesRequest
+                   ) -> image_objects.DedupTryImagesReply:
+        _check(request, image_objects.DedupTryImagesRequest)
+        return self._disks.try_images(request)
 
     @messaging.expose
     @messaging.expected_exceptions(errors.FillRefused)

@@ -17,15 +17,18 @@ from nova_dedup_migrate import errors as base_errors
 from nova_dedup_migrate.agent import disk_channel
 from nova_dedup_migrate.agent import errors
 from nova_dedup_migrate.agent import owners
+from nova_dedup_migrate.agent import stored_images
 from nova_dedup_migrate.images import paths
 from nova_dedup_migrate.rpc import api as rpc_api
 from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import errors as rpc_errors
+from nova_dedup_migrate.rpc import image_objects
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.storage import bitmap
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import errors as storage_errors
 from nova_dedup_migrate.storage import identity
+from nova_dedup_migrate.storage import image_store
 from nova_dedup_migrate.storage import journal as journals
 from nova_dedup_migrate.storage import layers
 from nova_dedup_migrate.storage import rebuild
@@ -53,8 +56,8 @@ ATTEMPTS = 3
 TAKEN = '.taken'
 #: Seconds after which a journal that nobody has used is removed.
 JOURNAL_AGE = 24 * 3600.0
-#: What a replica costs to read: a file of this host.
-_REPLICA = sources.Cost(rate=500e6, latency=0.002)
+#: What a replica or a cached image costs to read: a file of this host.
+_FILE = sources.Cost(rate=500e6, latency=0.002)
 
 
 class Fillings:
@@ -69,6 +72,7 @@ class Fillings:
     :param program: path of qemu-storage-daemon
     :param cached: returns the path of a cached image, see owners.Owners
     :param replicas: directory of the replicas
+    :param tls: how the image store is checked
     """
 
     def __init__(self, channel: disk_channel.DiskChannel,
@@ -76,7 +80,8 @@ class Fillings:
                  roots: Sequence[str], directory: str,
                  reserve: int, program: str,
                  cached: Callable[[str], str | None],
-                 replicas: str) -> None:
+                 replicas: str,
+                 tls: image_store.Tls = image_store.Tls()) -> None:
         self.channel = channel
         self.index = index
         self.api = api
@@ -84,6 +89,7 @@ class Fillings:
         self.reserve = reserve
         self.program = program
         self.cached = cached
+        self.stored = stored_images.StoredImages(tls, cached)
         #: path of a replica -> the file as it was left
         self.left: dict[str, identity.Identity] = {}
         self._replicas = replicas
@@ -134,11 +140,14 @@ class Fillings:
         return True
 
     def fill(self, ctxt: object, request: disk_objects.DedupFillRequest,
-             replica: bool = False) -> disk_objects.DedupFillingReply:
+             replica: bool = False,
+             store: image_objects.DedupImageStore | None = None
+             ) -> disk_objects.DedupFillingReply:
         """Begin to build a disk, or return how far it is.
 
         :param replica: whether it is a replica: it is brought up to date
             if it is done, and keeps its journal
+        :param store: images of the image store that may be read
         :raises FillRefused:
         """
         key = (request.migration_uuid, request.target)
@@ -152,7 +161,7 @@ class Fillings:
                     replica and not filling.running):
                 self._check_room(request)
                 filling = _Filling(self, ctxt, request, self._journal(key),
-                                   replica)
+                                   replica, store)
                 self._known[key] = filling
                 filling.start()
         return filling.reply(0.0)
@@ -215,12 +224,14 @@ class _Filling:
 
     def __init__(self, owner: Fillings, ctxt: object,
                  request: disk_objects.DedupFillRequest, journal: str,
-                 replica: bool) -> None:
+                 replica: bool,
+                 store: image_objects.DedupImageStore | None) -> None:
         self._owner = owner
         self._ctxt = ctxt
         self._request = request
         self._journal = journal
         self._replica = replica
+        self._store = store
         self._ended = threading.Event()
         self._aborted = threading.Event()
         self._run: rebuild.Rebuild | None = None
@@ -305,6 +316,8 @@ class _Filling:
                 # Nothing is to be resumed.
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(self._journal)
+            # The token is needed no longer.
+            self._store = None
             self._seconds = time.monotonic() - self._begun
             self._ended.set()
 
@@ -399,9 +412,11 @@ class _Filling:
                 LOG.info('Cached image %s is not read for disk %s: %s',
                          path, request.target, error)
                 continue
-            found.append(image.ImageSource([layer], request.size))
+            found.append(image.ImageSource([layer], request.size,
+                                           cost=_FILE))
         if not self._replica:
             found += self._from_replica()
+        found += self._from_store()
         for host in request.neighbours:
             found.append(neighbour.NeighbourSource(
                 functools.partial(self._connect_source, host, None)))
@@ -416,12 +431,23 @@ class _Filling:
         try:
             return [image.ImageSource(
                 [layers.FileLayer(path, owner.roots)], request.size,
-                name='replica', cost=_REPLICA)]
+                name='replica', cost=_FILE)]
         except FileNotFoundError:
             return []
         except (OSError, paths.PathRefused) as error:
             LOG.warning('Replica %s is not read for disk %s: %s', path,
                         request.target, error)
+            return []
+
+    def _from_store(self) -> list[sources.Source]:
+        request = self._request
+        try:
+            return list(self._owner.stored.sources(
+                self._store, request.size).values())
+        except storage_errors.SourceFailed as error:
+            LOG.warning('Images of the image store are not read for disk '
+                        '%s of instance %s: %s', request.target,
+                        request.instance_uuid, error)
             return []
 
     def _connect_source(self, host: str, target: str | None

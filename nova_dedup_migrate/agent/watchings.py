@@ -45,6 +45,7 @@ from nova_dedup_migrate.hypervisor import decode
 from nova_dedup_migrate.hypervisor import disk_export
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.hypervisor import watching
+from nova_dedup_migrate.rpc import image_objects
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.rpc import watch_objects
 from nova_dedup_migrate.storage import bitmap
@@ -158,6 +159,23 @@ class Watchings:
 
         :raises WatchRefused:
         """
+        found = self._find(migration, target)
+        with _refusing(target, found.guest.name):
+            return found.arm()
+
+    def sample(self, migration: str, target: str
+               ) -> image_objects.DedupDiskSample:
+        """Return the sample that was read when a disk was watched.
+
+        :raises WatchRefused:
+        """
+        sampled = self._find(migration, target).sampled
+        return image_objects.DedupDiskSample(
+            digests=[digest for _, digest in sampled],
+            offsets=[offset for offset, _ in sampled])
+
+    def _find(self, migration: str, target: str) -> Watching:
+        """:raises WatchRefused: the disk is not watched"""
         with self._guard:
             found = self._watched.get((migration, target))
         if found is None:
@@ -165,8 +183,7 @@ class Watchings:
                 target=target, instance='migration %s' % migration,
                 reason='it is not watched; the agent may have been '
                 'restarted')
-        with _refusing(target, found.guest.name):
-            return found.arm()
+        return found
 
     def release(self, migration: str, target: str) -> bool:
         """Forget a disk whose target nobody can have written to.
@@ -240,6 +257,8 @@ class Watching:
         self._closed = threading.Event()
         self._clearing = threading.Lock()
         self._scans = 0
+        #: (offset, digest in hexadecimal) of the blocks of the sample
+        self.sampled: list[tuple[int, str]] = []
         #: whether somebody may fill a target
         self.was_read = False
         self._proven: bitmap.Bitmap | None = None
@@ -256,7 +275,7 @@ class Watching:
         total = blocks.count(self.watch.size)
         numbers = sorted(random.sample(range(total), min(total, _LOOKS)))
         data = []
-        digests = []
+        sampled = []
         with self._export.connect() as handle:
             for number in numbers:
                 offset = number * blocks.BLOCK
@@ -269,11 +288,13 @@ class Watching:
             for offset, length in sorted(chosen):
                 content = handle.pread(length, offset)
                 if not blocks.is_zero(content):
-                    digests.append(blocks.digest(content).hex())
+                    sampled.append((offset, blocks.digest(content).hex()))
+        self.sampled = sampled
         share = len(data) / len(numbers)
         if chosen:
-            share *= len(digests) / len(chosen)
-        return int(share * self.watch.size), digests
+            share *= len(sampled) / len(chosen)
+        return int(share * self.watch.size), [
+            digest for _, digest in sampled]
 
     def scan(self, wanted: list[tuple[int, int]]) -> Iterator[bytes]:
         """Yield the manifest of ranges; see storage.scan."""

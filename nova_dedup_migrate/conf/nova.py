@@ -64,12 +64,22 @@ _IMAGE_CACHE = [
                help='Directory of cached images, in instances_path.'),
 ]
 
+_GLANCE = [
+    cfg.StrOpt('cafile',
+               help='Certificates of authorities that sign that of Glance.'),
+    cfg.StrOpt('certfile', help='Certificate shown to Glance.'),
+    cfg.StrOpt('keyfile', help='Key of that certificate.'),
+    cfg.BoolOpt('insecure', default=False,
+                help='Whether any certificate of Glance is accepted.'),
+]
+
 
 def register_opts(conf):
     """Make what of these Nova has not registered known."""
     paths.register_opts(conf)
     for group, options in ((None, _HOST), ('libvirt', _LIBVIRT),
-                           ('image_cache', _IMAGE_CACHE)):
+                           ('image_cache', _IMAGE_CACHE),
+                           ('glance', _GLANCE)):
         for option in options:
             try:
                 conf.register_opt(option, group=group)

@@ -15,6 +15,7 @@ from nova_dedup_migrate import deadline
 from nova_dedup_migrate.conf import upgrade_levels
 from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import errors
+from nova_dedup_migrate.rpc import image_objects
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.rpc import replica_objects
 from nova_dedup_migrate.rpc import survey_objects
@@ -68,6 +69,8 @@ class AgentAPI:
     release_disk  timeout
     forget_disks  timeout
     have_blocks   timeout
+    disk_sample   PROMPT
+    try_images    timeout; images of the image store are read
     set_public_images
                   timeout
     ============  =======================================================
@@ -80,6 +83,7 @@ class AgentAPI:
       set_public_images, watch_disk, arm_disk, release_disk,
       forget_disks, have_blocks, prepare_disk, take_replica,
       list_replicas, cancel_replicas.
+    * 1.2 - fill_disk has store; disk_sample, try_images.
 
     A method that needs a later version checks can_send_version() and
     falls back on an earlier one, with its objects as that version had
@@ -216,14 +220,27 @@ class AgentAPI:
                           request=request)
 
     def fill_disk(self, ctxt: Any, host: str,
-                  request: disk_objects.DedupFillRequest
+                  request: disk_objects.DedupFillRequest,
+                  store: image_objects.DedupImageStore | None = None
                   ) -> disk_objects.DedupFillingReply:
         """Have a destination begin to build a disk.
 
         A disk that it builds already is not begun again.
 
+        :param store: images that it may read; an agent that is older does
+            not get it
         :raises AgentRefused:
         """
+        if store is not None and self._client.can_send_version('1.2'):
+            try:
+                return self._call(ctxt, host, 'fill_disk',
+                                  disk_objects.DedupFillingReply,
+                                  self._timeout, '1.2', request=request,
+                                  store=store)
+            except errors.AgentVersion as error:
+                LOG.info('Disk %s of instance %s is built without the image '
+                         'store: %s', request.target, request.instance_uuid,
+                         error)
         return self._call(ctxt, host, 'fill_disk',
                           disk_objects.DedupFillingReply, self._timeout,
                           '1.1', request=request)
@@ -295,6 +312,25 @@ class AgentAPI:
         """Return how many of some blocks the index of a host has."""
         return self._call(ctxt, host, 'have_blocks', int, self._timeout,
                           '1.1', request=request)
+
+    def disk_sample(self, ctxt: Any, host: str, migration_uuid: str,
+                    target: str) -> image_objects.DedupDiskSample:
+        """Return the sample of a disk that a source watches.
+
+        :raises AgentRefused: it does not watch it
+        """
+        return self._call(ctxt, host, 'disk_sample',
+                          image_objects.DedupDiskSample, PROMPT, '1.2',
+                          request=disk_objects.DedupFillingRequest(
+                              migration_uuid=migration_uuid, target=target))
+
+    def try_images(self, ctxt: Any, host: str,
+                   request: image_objects.DedupTryImagesRequest
+                   ) -> image_objects.DedupTryImagesReply:
+        """Have a destination read some of a sample from the image store."""
+        return self._call(ctxt, host, 'try_images',
+                          image_objects.DedupTryImagesReply, self._timeout,
+                          '1.2', request=request)
 
     def prepare_disk(self, ctxt: Any, host: str,
                      request: replica_objects.DedupPrepareRequest

@@ -45,6 +45,20 @@ class _Text(fields.FieldType):
         return value
 
 
+class _Secret(_Text):
+    """Neither errors nor repr() of the object show the value."""
+
+    def coerce(self, obj: Any, attr: str, value: Any) -> str:
+        try:
+            return super().coerce(obj, attr, value)
+        except ValueError:
+            raise ValueError('%s is not of the form that is expected'
+                             % attr) from None
+
+    def stringify(self, value: Any) -> str:
+        return "'***'"
+
+
 class _Count(fields.FieldType):
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -100,6 +114,14 @@ class TextField(fields.AutoTypedField):
         super().__init__(**kwargs)
 
 
+class SecretField(fields.AutoTypedField):
+    """A text, as TextField, that must not get into logs."""
+
+    def __init__(self, limit: int, pattern: str, **kwargs: Any) -> None:
+        self.AUTO_TYPE = _Secret(limit, pattern)
+        super().__init__(**kwargs)
+
+
 class ChoiceField(TextField):
     """One of a few words."""
 
@@ -135,6 +157,14 @@ class TextsField(fields.AutoTypedField):
 
     def __init__(self, limit: int, text_limit: int, **kwargs: Any) -> None:
         self.AUTO_TYPE = _List(_Text(text_limit, None), limit)
+        super().__init__(**kwargs)
+
+
+class CountsField(fields.AutoTypedField):
+    """A list of integers of 0 to count_limit."""
+
+    def __init__(self, limit: int, count_limit: int, **kwargs: Any) -> None:
+        self.AUTO_TYPE = _List(_Count(count_limit), limit)
         super().__init__(**kwargs)
 
 

@@ -57,7 +57,7 @@ class Port:
             backing=self._test.backing, size=watch.size,
             granularity=watch.granularity, watch=watch.watch,
             source='source', seconds=seconds,
-            source_blocks=source_blocks))
+            source_blocks=source_blocks), store=self._test.store)
 
     def state(self, target, wait):
         return self._test.fillings.filling(disk_objects.DedupFillingRequest(
@@ -108,6 +108,7 @@ class BuiltCase(case.SeedCase):
         self.restart_source()
         self.operation = fakes.operation()
         self.backing = []
+        self.store = None
         self.hold(self.random()[:HELD])
 
     def restart(self):

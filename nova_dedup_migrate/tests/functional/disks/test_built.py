@@ -9,12 +9,14 @@ from nova_dedup_migrate.agent import errors
 from nova_dedup_migrate.agent import fillings
 from nova_dedup_migrate.agent import watchings
 from nova_dedup_migrate.operations import operation as operations
+from nova_dedup_migrate.rpc import image_objects
 from nova_dedup_migrate.rpc import watch_objects
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import errors as storage_errors
 from nova_dedup_migrate.tests.functional.disks import built
 from nova_dedup_migrate.tests.functional.disks import case
 from nova_dedup_migrate.tests.functional.disks import rig
+from nova_dedup_migrate.tests.unit.storage import image_server
 from nova_dedup_migrate.tests.unit.tasks import fakes
 
 
@@ -57,6 +59,57 @@ class BuiltTest(built.BuiltCase):
         self.assertLessEqual(self.rig_.ready(mark), rig.GRANULE)
         self.rig_.finish_mirror(mark)
         self.assert_same(self.rig_)
+
+    def stored(self):
+        """Have nothing near but a snapshot in the image store.
+
+        The guest has rewritten a part since.
+        """
+        self.index.remove(str(self.directory / 'held.img'))
+        content = bytearray(self.random())
+        content[1 << 18:1 << 19] = os.urandom(1 << 18)
+        self.server = image_server.Server(self, content)
+        self.store = image_objects.DedupImageStore(
+            endpoint=self.server.endpoint, token=image_server.TOKEN, images=[
+                image_objects.DedupStoredImage(image=image_server.IMAGE,
+                                               size=len(content))])
+
+    def test_image_store(self):
+        self.flat()
+        self.stored()
+        with self.written_to():
+            found = self.build()
+            self.rig_.start_target()
+            mark = self.rig_.begin_mirror()
+        self.assertEqual('', found.reason)
+        self.assertGreater(found.sources['image_store'],
+                           (built.DATA - (1 << 18)) // 2)
+        self.finish(mark)
+
+    def test_image_store_lies(self):
+        self.flat()
+        self.stored()
+        self.server.fault = 'other_bytes'
+        self.assertEqual({'zero'}, set(self.build().sources))
+        self.mirror()
+        self.assert_same(self.rig_)
+
+    def test_images_are_tried(self):
+        """With the sample that was read when the disk was watched."""
+        self.flat()
+        self.stored()
+        watch = built.Port(self).watch('disk0')
+        sample = self.watchings.sample(fakes.MIGRATION, 'disk0')
+        self.assertEqual(watch.sample, sample.digests)
+        reply = self.fillings.stored.try_(
+            image_objects.DedupTryImagesRequest(
+                store=self.store, sample=sample, size=watch.size))
+        self.assertEqual(('', [image_server.IMAGE]), (reply.reason,
+                                                      reply.images))
+        self.assertGreater(reply.found, reply.tried // 2)
+        self.assertLess(reply.found, reply.tried)
+        self.assertRaises(errors.WatchRefused, self.watchings.sample,
+                          fakes.MIGRATION, 'disk1')
 
     def test_written_while_it_is_built(self):
         """Again and again."""

@@ -18,6 +18,7 @@ from nova_dedup_migrate.agent import owners
 from nova_dedup_migrate.agent import replicas
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import disk_objects
+from nova_dedup_migrate.rpc import image_objects
 from nova_dedup_migrate.rpc import replica_objects
 from nova_dedup_migrate.storage import bitmap
 from nova_dedup_migrate.storage import blocks
@@ -28,6 +29,7 @@ from nova_dedup_migrate.storage.index import store
 from nova_dedup_migrate.storage.sources import local
 from nova_dedup_migrate.storage.sources import source
 from nova_dedup_migrate.tests.functional.storage import world
+from nova_dedup_migrate.tests.unit.storage import image_server
 from nova_dedup_migrate.tests.unit.storage import memory
 from nova_dedup_migrate.tests.unit.storage.channel import certificates
 
@@ -105,8 +107,8 @@ class AgentsTest(world.Case):
             'size': len(self.plain), 'watch': 'ab' * 32,
             'source': 'source', 'neighbours': ['neighbour'], **changes})
 
-    def finish(self, **changes):
-        self.fillings.fill({}, self.request(**changes))
+    def finish(self, store=None, **changes):
+        self.fillings.fill({}, self.request(**changes), store=store)
         for _ in range(600):
             reply = self.fillings.filling(disk_objects.DedupFillingRequest(
                 migration_uuid=MIGRATION, target='vda', wait=1.0))
@@ -172,6 +174,61 @@ class AgentsTest(world.Case):
         reply = self.finish(neighbours=[])
         self.assertEqual(self.count(self.data[:200]),
                          self.bytes(reply)['image'])
+        self.check()
+
+    def stored(self, content):
+        """Have an image in the image store."""
+        self.server = image_server.Server(self, b''.join(content))
+        return image_objects.DedupImageStore(
+            endpoint=self.server.endpoint, token=image_server.TOKEN, images=[
+                image_objects.DedupStoredImage(
+                    image=image_server.IMAGE,
+                    size=len(self.server.content))])
+
+    def alone(self, store):
+        """Build the disk from zeros and the image store."""
+        self.watch()
+        reply = self.finish(store, project_id='p2', images=[],
+                            neighbours=[])
+        self.assertEqual(('done', ''), (reply.state, reply.reason))
+        self.check()
+        return self.bytes(reply)
+
+    def test_image_store(self):
+        """A snapshot of which the guest has rewritten some since."""
+        changed = [os.urandom(BLOCK) if 40 <= number < 90 else data
+                   for number, data in enumerate(self.data[:250])]
+        store = self.stored(changed)
+        found = self.alone(store)
+        self.assertEqual({'zero', 'image_store'}, set(found))
+        self.assertEqual(self.count(self.data[:40] + self.data[90:250]),
+                         found['image_store'])
+
+    def test_image_store_ends_in_the_middle(self):
+        """The token expires: the rest is left to the mirror."""
+        store = self.stored(self.data)
+        self.server.fault, self.server.after = 'unauthorized', 2
+        found = self.alone(store)
+        self.assertLess(found['image_store'], self.count(self.data))
+        self.assertLess(len(self.server.ranges), 20)
+
+    def test_image_store_with_other_bytes(self):
+        store = self.stored(self.data)
+        self.server.fault = 'other_bytes'
+        self.assertEqual({'zero'}, set(self.alone(store)))
+
+    def test_cached_image_is_not_read_from_the_store(self):
+        path = self.directory / 'cached'
+        path.write_bytes(b''.join(self.data[:200]))
+        self.cached[image_server.IMAGE] = str(path)
+        self.indexes['destination'].remove(
+            str(self.directory / 'destination-base'))
+        store = self.stored(self.data[:200])
+        self.watch()
+        reply = self.finish(store, images=[image_server.IMAGE],
+                            neighbours=[], project_id='p2')
+        self.assertEqual({'zero', 'image'}, set(self.bytes(reply)))
+        self.assertEqual([], self.server.ranges)
         self.check()
 
     def test_other_project(self):

@@ -36,6 +36,7 @@ from nova_dedup_migrate.identity import nodes
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import errors
+from nova_dedup_migrate.rpc import image_objects
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.rpc import survey_objects
 from nova_dedup_migrate.rpc import transport
@@ -161,6 +162,37 @@ class EndToEndTest(base.TestCase):
             (each.name, each.bytes) for each in reply.sources])
         self.assertTrue(self.api.abort_filling({}, HOST, MIGRATION))
         self.disks.fillings.abort.assert_called_once_with(MIGRATION)
+
+    def test_image_store(self):
+        self.disks.fillings.fill.return_value = (
+            disk_objects.DedupFillingReply(state='running'))
+        store = image_objects.DedupImageStore(
+            endpoint='https://glance', token='secret', images=[
+                image_objects.DedupStoredImage(image=INSTANCE, size=9)])
+        self.api.fill_disk({}, HOST, self.fill_request(), store)
+        seen = self.disks.fillings.fill.call_args.kwargs['store']
+        self.assertEqual(('secret', INSTANCE), (seen.token,
+                                                seen.images[0].image))
+        sample = image_objects.DedupDiskSample(digests=['ab' * 32],
+                                               offsets=[32768])
+        self.disks.watchings.sample.return_value = sample
+        self.disks.try_images.return_value = (
+            image_objects.DedupTryImagesReply(tried=1, found=1, rate=5e6))
+        sample = self.api.disk_sample({}, HOST, MIGRATION, 'vda')
+        self.disks.watchings.sample.assert_called_once_with(MIGRATION,
+                                                            'vda')
+        reply = self.api.try_images(
+            {}, HOST, image_objects.DedupTryImagesRequest(
+                store=store, sample=sample, size=1 << 20))
+        self.assertEqual((1, 5e6), (reply.found, reply.rate))
+        seen, = self.disks.try_images.call_args.args
+        self.assertEqual([32768], seen.sample.offsets)
+
+    def test_sample_of_an_unknown_disk(self):
+        self.disks.watchings.sample.side_effect = agent_errors.WatchRefused(
+            target='vda', instance=INSTANCE, reason='it is not watched')
+        self.assertRaises(errors.AgentRefused, self.api.disk_sample, {},
+                          HOST, MIGRATION, 'vda')
 
     def test_fill_is_refused(self):
         self.disks.fillings.fill.side_effect = agent_errors.FillRefused(

@@ -11,7 +11,9 @@ from oslo_messaging import conffixture
 
 from nova_dedup_migrate.conf import dedup_migrate as options
 from nova_dedup_migrate.rpc import api
+from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import errors
+from nova_dedup_migrate.rpc import image_objects
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.rpc import survey_objects
 from nova_dedup_migrate.rpc import transport
@@ -61,6 +63,29 @@ class Endpoint:
 
     def secret(self, ctxt):
         """Not exposed."""
+
+
+class DiskEndpoint:
+    """An agent of version 1.1, which knows no image store."""
+
+    target = messaging.Target(version='1.1')
+
+    def __init__(self, answer):
+        self.seen = []
+
+    @messaging.expose
+    def fill_disk(self, ctxt, request):
+        self.seen.append((request, None))
+        return disk_objects.DedupFillingReply(state='running')
+
+
+class StoreEndpoint(DiskEndpoint):
+    target = messaging.Target(version='1.2')
+
+    @messaging.expose
+    def fill_disk(self, ctxt, request, store=None):
+        self.seen.append((request, store))
+        return disk_objects.DedupFillingReply(state='running')
 
 
 class OldEndpoint(Endpoint):
@@ -199,6 +224,34 @@ class ApiTest(base.TestCase):
         capped = api.AgentAPI(self.transport, 10.0, version_cap='0.9')
         self.unavailable('needs version 1.0', capped.facts, {}, HOST,
                          self.request)
+
+    def fill(self, client):
+        return client.fill_disk({}, HOST, disk_objects.DedupFillRequest(
+            instance_uuid=UUID, migration_uuid=UUID, project_id='p1',
+            target='vda', size=1 << 30, watch='0' * 64, source='compute1',
+            image=disk_objects.DedupImageFile(path='/x', format='raw')),
+            image_objects.DedupImageStore(
+                endpoint='https://glance', token='secret', images=[
+                    image_objects.DedupStoredImage(image=UUID, size=7)]))
+
+    def test_image_store(self):
+        made = self.serve(None, StoreEndpoint)
+        self.assertEqual('running', self.fill(self.api).state)
+        (request, store), = made.seen
+        self.assertEqual(('vda', 'secret', 7), (
+            request.target, store.token, store.images[0].size))
+
+    def test_older_agents_do_not_get_the_image_store(self):
+        made = self.serve(None, DiskEndpoint)
+        self.assertEqual('running', self.fill(self.api).state)
+        (request, _), = made.seen
+        self.assertEqual('vda', request.target)
+
+    def test_nor_do_those_that_may_be_older(self):
+        made = self.serve(None, StoreEndpoint)
+        self.assertEqual('running', self.fill(api.AgentAPI(
+            self.transport, 10.0, version_cap='1.1')).state)
+        self.assertEqual([None], [store for _, store in made.seen])
 
     def test_agent_knows_older_objects_only(self):
         self.serve(reply)

@@ -8,6 +8,7 @@ import testtools
 
 from nova_dedup_migrate.backups import objects as backup_objects
 from nova_dedup_migrate.rpc import disk_objects  # noqa: F401 registers
+from nova_dedup_migrate.rpc import image_objects
 from nova_dedup_migrate.rpc import objects
 from nova_dedup_migrate.rpc import replica_objects  # noqa: F401 registers
 from nova_dedup_migrate.rpc import survey_objects  # noqa: F401 registers
@@ -31,6 +32,7 @@ FINGERPRINTS = {
     'DedupDiskAnswer': '1.0-015a9ea1bfc3b1e81cf1e87fcb0d27a8',
     'DedupDiskHints': '1.0-b04aa9f1680a95b23eeb49aba6a57000',
     'DedupDiskQuery': '1.0-c58a308d95653bf0e8a873576e6d3a0d',
+    'DedupDiskSample': '1.0-eff5ef6227c249f145f19b29b4ea76fe',
     'DedupFactsReply': '1.0-6b6e9371031e975c69bf47a407e8b19d',
     'DedupFactsRequest': '1.0-633fbb6cfefa515ec873f3d9c690f000',
     'DedupFillRequest': '1.0-aca8d50b119fbf3729b960a72f2f1471',
@@ -43,6 +45,7 @@ FINGERPRINTS = {
     'DedupHostReport': '1.0-26e7e041aa5ecfc20ef636b02d25042f',
     'DedupHaveRequest': '1.0-bc6b1fe65dbadbbb4f4a3dd3341c3d7c',
     'DedupImageFile': '1.0-2c7ddc4778e10435f7e53c3ad12e0080',
+    'DedupImageStore': '1.0-9ed38ca9b8c8ecc19030060aa0c5cc0b',
     'DedupIncomingReply': '1.0-126cab5c5f936b62eea71b16105126cd',
     'DedupIncomingRequest': '1.0-c2635a5bf26dfa5983db582eedd2f418',
     'DedupLinkOffer': '1.0-789bcc48452fd144601fac01f37032d3',
@@ -56,9 +59,12 @@ FINGERPRINTS = {
     'DedupReplicas': '1.0-23e6984f0b682bcea10c02a1d8ef82b2',
     'DedupReport': '1.0-2cf164a8286eb7bb025b0e70ae4724ac',
     'DedupSourceBytes': '1.0-df8601bc220f13a4454097326f046c3a',
+    'DedupStoredImage': '1.0-8c1dd2f5e079dee777eed8d0f3302f76',
     'DedupSurveyReply': '1.0-7d4bed23ca8f9786dc7e754ee25cfe98',
     'DedupSurveyRequest': '1.0-ce8a640d9ad5000ef168bfaaf8861901',
     'DedupTakeRequest': '1.0-36e0c1510b7866962a4f35076b087809',
+    'DedupTryImagesReply': '1.0-fb381f917506497f0f92b4e7b14a4128',
+    'DedupTryImagesRequest': '1.0-ea52a09e6f23db41e6192289f71a4c83',
     'DedupWatchReply': '1.0-0c6b50471b2018458375b5fac26e6bf4',
     'DedupWatchRequest': '1.0-a8e88ee968aaa428436ec97997f1cf1f',
     'DedupWrittenIn': '1.0-9cda8f111261c21d2bd7b52774cf1df5',
@@ -133,6 +139,50 @@ class LimitsTest(tests_base.TestCase):
     def test_what_has_no_default_must_be_given(self):
         self._refused(objects.DedupDiskQuery, 'DedupDiskQuery lacks chain',
                       target='vda')
+
+
+class SecretTest(tests_base.TestCase):
+    """The token of a user is in no log."""
+
+    TOKEN = 'gAAAAAB-secret'
+
+    def test_is_not_shown(self):
+        store = image_objects.DedupImageStore(
+            endpoint='https://glance:9292/image', token=self.TOKEN,
+            images=[])
+        asked = image_objects.DedupTryImagesRequest(
+            store=store, size=1, sample=image_objects.DedupDiskSample(
+                digests=[], offsets=[]))
+        self.assertIn("token='***'", repr(store))
+        for shown in repr(store), str(store), repr(asked), '%s' % [asked]:
+            self.assertNotIn(self.TOKEN, shown)
+        self.assertEqual(self.TOKEN, objects.DedupObject.obj_from_primitive(
+            asked.obj_to_primitive()).store.token)
+
+    def test_is_not_in_errors(self):
+        for token in (self.TOKEN + ' x', self.TOKEN + '\r\nHost: y', '',
+                      self.TOKEN * 9999, b'x', None):
+            error = self.assertRaises(
+                ValueError, image_objects.DedupImageStore,
+                endpoint='http://h', token=token, images=[])
+            self.assertIn('token', str(error))
+            self.assertNotIn(self.TOKEN, str(error))
+
+    def test_endpoints(self):
+        for endpoint in ('file:///etc', 'http://u:p@h/', 'http://h/?a=b',
+                         'http://h/x y', 'http://h/#f', 'http://',
+                         'http://h/' + 'x' * 1024):
+            self.assertRaises(ValueError, image_objects.DedupImageStore,
+                              endpoint=endpoint, token='t', images=[])
+        for endpoint in ('http://h', 'https://h:9292', 'http://[::1]:9292/',
+                         'https://h.example/image/'):
+            image_objects.DedupImageStore(endpoint=endpoint, token='t',
+                                          images=[])
+
+    def test_too_many_images(self):
+        images = [image_objects.DedupStoredImage(image=UUID, size=1)]
+        self.assertRaises(ValueError, image_objects.DedupImageStore,
+                          endpoint='http://h', token='t', images=images * 9)
 
 
 class ArrivalTest(tests_base.TestCase):
