@@ -21,12 +21,15 @@ from nova.virt.libvirt import utils as libvirt_utils
 from oslo_serialization import jsonutils
 
 from nova_dedup_migrate.compute import guests
+from nova_dedup_migrate.compute import stored_images
 from nova_dedup_migrate.hypervisor import watching
 from nova_dedup_migrate.identity import domain_disks
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.planner import disks as planner_disks
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import disk_objects
+from nova_dedup_migrate.rpc import errors as rpc_errors
+from nova_dedup_migrate.rpc import image_objects
 from nova_dedup_migrate.rpc import replica_objects
 from nova_dedup_migrate.rpc import survey_objects
 from nova_dedup_migrate.rpc import watch_objects
@@ -34,6 +37,8 @@ from nova_dedup_migrate.storage import blocks
 
 CONF = nova.conf.CONF
 _MIB = 1 << 20
+#: Nova's name of the file of a root disk; only it was made of an image.
+_ROOT = 'disk'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +81,8 @@ class DiskFiller:
         self._link_rate = link_rate
         self._context = context
         self._files: dict[str, _File] = {}
+        #: target -> images of the image store that the destination reads
+        self._stores: dict[str, image_objects.DedupImageStore] = {}
 
     def targets(self) -> Sequence[str]:
         """Return those whose format and place at the destination we know.
@@ -127,16 +134,56 @@ class DiskFiller:
                 self._agents.have_blocks(self._context, host, request)
                 for host in (self._operation.destination,
                              *self._neighbours))
+        sampled = len(watch.sample)
+        tried, left_out = self._try_images(target, watch)
+        rate = None
+        # Of two sources one is counted: what they have may be the same.
+        if tried is not None and (
+                tried.found * sampled > found * tried.tried):
+            sampled, found, rate = tried.tried, tried.found, tried.rate
         survey = self._survey
         configured = (CONF.dedup_migrate.link_bandwidth * 1e6
                       or CONF.libvirt.live_migration_bandwidth * _MIB)
         return planner_disks.DiskFacts(
-            data=watch.data, sampled=len(watch.sample), found=found,
+            data=watch.data, sampled=sampled, found=found,
             link_rate=configured or survey.link_rate
             or self._link_rate(self._operation.destination),
             read_rate=CONF.dedup_migrate.disk_read_rate or None,
             write_rate=survey.disk_write_rate,
-            current=1 - min(watch.dirty, watch.size) / max(1, watch.size))
+            current=1 - min(watch.dirty, watch.size) / max(1, watch.size),
+            fetch_rate=rate, image_store=left_out)
+
+    def _try_images(self, target: str, watch: watch_objects.DedupWatchReply
+                    ) -> tuple[image_objects.DedupTryImagesReply | None, str]:
+        """Find out which images of the image store the destination reads.
+
+        :returns: what it has found in them, None if nothing was tried; why
+            images are left out
+        """
+        self._stores.pop(target, None)
+        if not CONF.dedup_migrate.disk_image_store or (
+                os.path.basename(self._files[target].image.path) != _ROOT):
+            return None, ''
+        found = stored_images.find(self._context, self._instance, watch.size)
+        store, reasons = found.store, [found.reason]
+        if store is None or not watch.sample:
+            return None, found.reason
+        try:
+            tried = self._agents.try_images(
+                self._context, self._operation.destination,
+                image_objects.DedupTryImagesRequest(
+                    store=store, size=watch.size,
+                    sample=self._agents.disk_sample(
+                        self._context, self._operation.source,
+                        self._operation.migration_uuid, target)))
+        except rpc_errors.AgentUnavailable as error:
+            return None, str(error)
+        reasons.append(tried.reason)
+        store.images = [image for image in store.images
+                        if image.image in tried.images]
+        if store.images:
+            self._stores[target] = store
+        return tried, '; '.join(filter(None, reasons))
 
     def build(self, target: str, watch: watch_objects.DedupWatchReply,
               seconds: float) -> None:
@@ -151,7 +198,8 @@ class DiskFiller:
                 backing=list(file.backing), size=watch.size,
                 granularity=watch.granularity, watch=watch.watch,
                 source=self._operation.source,
-                neighbours=self._neighbours, seconds=seconds))
+                neighbours=self._neighbours, seconds=seconds),
+            self._stores.get(target))
 
     def state(self, target: str, wait: float
               ) -> disk_objects.DedupFillingReply:

@@ -347,6 +347,15 @@ _DISKS = [
         help='Hosts whose agents are called for blocks, 8 at most: the '
              'names of compute hosts, near to the destination rather than '
              'to the source. Source and destination are left out.'),
+    cfg.BoolOpt(
+        'disk_image_store',
+        default=True,
+        mutable=True,
+        help='Whether the destination also reads blocks of the root disk '
+             'from the image store: raw images that are public or of the '
+             "instance's project, namely the image of the instance and its "
+             'snapshots and backups. For that it gets the token of the user '
+             'who migrates. [glance] cafile and insecure hold for it, too.'),
     cfg.FloatOpt(
         'disk_time',
         default=3600.0,

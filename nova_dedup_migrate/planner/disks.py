@@ -5,8 +5,8 @@
 
     ordinary   data / link
     built      the longer of reading the data at the source, but what a
-               replica has current, and writing it at the destination,
-               both at the same time; then
+               replica has current, and fetching and writing it at the
+               destination, all at the same time; then
                (what is not near + what the guest has written) / link
 
 An overlay over a base that both hosts have holds little that is anywhere
@@ -45,6 +45,10 @@ class DiskFacts:
     :ivar write_rate: bytes/s the guest writes, None: not known
     :ivar current: share of the disk that a replica at the destination has
         as it is now: it is not read at the source
+    :ivar fetch_rate: bytes/s at which what is near is read, None: not
+        slower than it is written
+    :ivar image_store: in words, why images of the image store are not
+        read; '' if they are, or if there are none
     """
 
     data: float
@@ -54,6 +58,8 @@ class DiskFacts:
     read_rate: float | None = None
     write_rate: float | None = None
     current: float = 0.0
+    fetch_rate: float | None = None
+    image_store: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +91,7 @@ def decide(known: DiskFacts, min_gain: float, always: bool = False
     build = SET_UP + max(
         (1 - known.current) * known.data / min(
             READ_RATE, known.read_rate or READ_RATE),
-        near * known.data / BUILD_RATE)
+        near * known.data / min(BUILD_RATE, known.fetch_rate or BUILD_RATE))
     written = min((known.write_rate or 0.0) * build * AMPLIFICATION,
                   known.data)
     seconds = build + ((1 - near) * known.data + near * written) / link

@@ -116,6 +116,7 @@ class Disk:
     :ivar mirrored: bytes that QEMU's mirror began with; null if it copied
         everything, as an ordinary block migration does
     :ivar reason: why it was not built, or not used
+    :ivar image_store: why images of the image store were not read
     """
 
     target: str
@@ -127,6 +128,7 @@ class Disk:
     build_seconds: float | None = None
     mirrored: int | None = None
     reason: str = ''
+    image_store: str = ''
 
 
 @dataclasses.dataclass(frozen=True)

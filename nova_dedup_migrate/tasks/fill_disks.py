@@ -171,11 +171,11 @@ class FillDisks(base.Task):
         self._check()
         watch = port.watch(target)
         self._note(target, size=watch.size, data=watch.data)
-        decision = planner_disks.decide(port.facts(target, watch),
-                                        self._min_gain, self._always)
+        known = port.facts(target, watch)
+        decision = planner_disks.decide(known, self._min_gain, self._always)
         self._note(target, predicted_seconds=round(decision.seconds, 1),
                    predicted_stock_seconds=round(decision.stock, 1),
-                   reason=decision.reason)
+                   reason=decision.reason, image_store=known.image_store)
         if not decision.build:
             LOG.info('Disk %(target)s of live migration %(migration)s is '
                      'not built at the destination: %(reason)s',

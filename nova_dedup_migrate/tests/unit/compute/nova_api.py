@@ -72,6 +72,8 @@ USED = {
         'attachment_get', 'attachment_delete', 'attachment_complete',
         'roll_detaching', 'get',
         'migrate_volume_completion')},
+    'nova/image/glance.py': {'': ('generate_glance_url',),
+                             'API': ('get', 'get_all')},
     'nova/context.py': {'': ('get_admin_context',)},
 }
 

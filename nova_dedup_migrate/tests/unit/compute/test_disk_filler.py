@@ -2,6 +2,7 @@
 import json
 from unittest import mock
 
+import fixtures
 from nova import objects
 import nova.conf
 from nova.virt.libvirt import driver as libvirt_driver
@@ -9,9 +10,12 @@ from oslo_config import fixture as config_fixture
 
 from nova_dedup_migrate.compute import disk_filler
 from nova_dedup_migrate.compute import guests
+from nova_dedup_migrate.compute import stored_images
 from nova_dedup_migrate.conf import dedup_migrate
 from nova_dedup_migrate.hypervisor import watching
 from nova_dedup_migrate.rpc import api
+from nova_dedup_migrate.rpc import errors
+from nova_dedup_migrate.rpc import image_objects
 from nova_dedup_migrate.rpc import survey_objects
 from nova_dedup_migrate.rpc import watch_objects
 from nova_dedup_migrate.tests import base
@@ -21,6 +25,7 @@ CONF = nova.conf.CONF
 DISK = """<disk type='%(type)s' device='disk'><source file='%(path)s'/>
 <target dev='%(target)s'/><alias name='virtio-%(target)s'/></disk>"""
 IMAGE = '33333333-0000-4000-8000-000000000003'
+OTHER = '33333333-0000-4000-8000-000000000004'
 
 
 class DiskFillerTest(base.TestCase):
@@ -31,7 +36,8 @@ class DiskFillerTest(base.TestCase):
         conf = self.useFixture(config_fixture.Config(CONF))
         conf.config(instances_path='/var/lib/nova/instances')
         conf.config(group='dedup_migrate',
-                    disk_neighbours=['near', 'here', 'there'])
+                    disk_neighbours=['near', 'here', 'there'],
+                    disk_image_store=False)
         self.conf = conf
         self.agents = mock.create_autospec(api.AgentAPI, instance=True)
         self.agents.survey.return_value = survey_objects.DedupSurveyReply(
@@ -118,7 +124,7 @@ class DiskFillerTest(base.TestCase):
         """Where Nova's pre_live_migration has made the file."""
         self.filler.targets()
         self.filler.build('vda', self.watched(), 60.0)
-        _, host, request = self.agents.fill_disk.call_args.args
+        _, host, request, _ = self.agents.fill_disk.call_args.args
         self.assertEqual('there', host)
         self.assertEqual(
             ('/var/lib/nova/instances/%s/disk' % fakes.INSTANCE, 'qcow2'),
@@ -145,6 +151,89 @@ class DiskFillerTest(base.TestCase):
         self.conf.config(group='dedup_migrate', link_bandwidth=8.0)
         found = self.filler.facts('vda', self.watched())
         self.assertEqual((0, 8e6), (found.found, found.link_rate))
+
+    def stored(self, found=5, **changes):
+        """Have images, of which an agent finds some of 10 blocks."""
+        self.conf.config(group='dedup_migrate', disk_image_store=True)
+        self.filler.targets()
+        self.agents.have_blocks.return_value = 2
+        self.find = self.useFixture(fixtures.MockPatchObject(
+            stored_images, 'find', return_value=stored_images.Found(
+                image_objects.DedupImageStore(
+                    endpoint='https://glance', token='secret', images=[
+                        image_objects.DedupStoredImage(image=each, size=9)
+                        for each in (IMAGE, OTHER)]),
+                'one is qcow2'))).mock
+        self.agents.disk_sample.return_value = (
+            image_objects.DedupDiskSample(digests=['ab' * 32], offsets=[0]))
+        self.agents.try_images.return_value = (
+            image_objects.DedupTryImagesReply(**{
+                'tried': 10, 'found': found, 'rate': 3e7,
+                'images': [OTHER], **changes}))
+        return self.watched(sample=['ab' * 32] * 20)
+
+    def built(self, watch, target='vda'):
+        self.filler.build(target, watch, 60.0)
+        return self.agents.fill_disk.call_args.args[3]
+
+    def test_images_are_tried(self):
+        watch = self.stored()
+        found = self.filler.facts('vda', watch)
+        self.assertEqual((10, 5, 3e7, 'one is qcow2'), (
+            found.sampled, found.found, found.fetch_rate,
+            found.image_store))
+        self.find.assert_called_once_with(
+            mock.sentinel.context, self.filler._instance, 1 << 30)
+        self.assertEqual(('here', fakes.MIGRATION, 'vda'),
+                         self.agents.disk_sample.call_args.args[1:])
+        _, host, request = self.agents.try_images.call_args.args
+        self.assertEqual(('there', 1 << 30), (host, request.size))
+        # and those that have something are read
+        self.assertEqual([OTHER], [each.image for each in
+                                   self.built(watch).images])
+
+    def test_more_is_near(self):
+        found = self.filler.facts('vda', self.stored(found=1))
+        self.assertEqual((20, 2, None), (found.sampled, found.found,
+                                         found.fetch_rate))
+
+    def test_images_have_nothing(self):
+        watch = self.stored(found=0, images=[], reason='HTTP 401')
+        found = self.filler.facts('vda', watch)
+        self.assertEqual('one is qcow2; HTTP 401', found.image_store)
+        self.assertIsNone(self.built(watch))
+
+    def test_older_agent(self):
+        watch = self.stored()
+        self.agents.try_images.side_effect = errors.AgentVersion(
+            'there', 'it is of another version')
+        found = self.filler.facts('vda', watch)
+        self.assertEqual((20, 2, None), (found.sampled, found.found,
+                                         found.fetch_rate))
+        self.assertIn('of another version', found.image_store)
+        self.assertIsNone(self.built(watch))
+
+    def test_no_images(self):
+        watch = self.stored()
+        self.find.return_value = stored_images.Found(reason='no token')
+        self.assertEqual('no token',
+                         self.filler.facts('vda', watch).image_store)
+        self.agents.try_images.assert_not_called()
+        self.assertIsNone(self.built(watch))
+
+    def test_ephemeral_disk(self):
+        """It was not made of an image."""
+        watch = self.stored()
+        self.filler.facts('vdb', watch)
+        self.find.assert_not_called()
+        self.assertIsNone(self.built(watch, 'vdb'))
+
+    def test_switched_off(self):
+        watch = self.stored()
+        self.conf.config(group='dedup_migrate', disk_image_store=False)
+        self.filler.facts('vda', watch)
+        self.find.assert_not_called()
+        self.assertIsNone(self.built(watch))
 
     def test_measured(self):
         """What the agent has measured, before what is remembered."""

@@ -98,6 +98,19 @@ class DecideTest(base.TestCase):
                 read_rate=rate), 0.05)
             self.assertAlmostEqual(2 + seconds + 150, found.seconds)
 
+    def test_near_and_slow(self):
+        """1.5 GB, all of it in an image store that sends 20 MB/s."""
+        for rate, seconds in ((2e7, 75.0), (1e12, 15.0), (None, 15.0)):
+            found = disks.decide(disks.DiskFacts(
+                data=1.5e9, sampled=32, found=32, link_rate=1e7,
+                fetch_rate=rate), 0.05)
+            self.assertAlmostEqual(2 + seconds, found.seconds)
+            self.assertTrue(found.build)
+        # it is as slow as the link
+        self.assertFalse(disks.decide(disks.DiskFacts(
+            data=1.5e9, sampled=32, found=32, link_rate=1e7,
+            fetch_rate=1e7), 0.05).build)
+
     def test_min_gain(self):
         """It has to save that share, and not a second more."""
         known = disks.DiskFacts(data=1.5e9, sampled=12, found=8,
