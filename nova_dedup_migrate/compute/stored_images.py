@@ -26,13 +26,18 @@ from nova import objects
 from nova.image import glance
 from oslo_log import log as logging
 
+from nova_dedup_migrate import deadline
 from nova_dedup_migrate.rpc import image_objects
 from nova_dedup_migrate.rpc import objects as rpc_objects
 
 LOG = logging.getLogger(__name__)
 
-#: Images that Glance is asked for.
+#: Images that are listed.
 _LISTED = 64
+#: Seconds that Nova's client of Glance may take: it has no time-out unless
+#: [glance] timeout is set, and the migration waits.
+PATIENCE = 10.0
+_GLANCE = deadline.Runner('Glance', 8)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,30 +64,37 @@ def find(context: nova_context.RequestContext, instance: objects.Instance,
     if not context.auth_token:
         return Found(reason='the request of the migration has no token')
     try:
-        chosen: list[dict[str, Any]] = []
-        reasons = []
-        for image in _candidates(context, instance):
-            problem = _problem(image, instance, size)
-            if problem:
-                reasons.append('image %s %s' % (image.get('id'), problem))
-            else:
-                chosen.append(image)
-        del chosen[image_objects.MAX_STORED:]
-        # A snapshot has more of the disk than the image it began with.
-        chosen.sort(key=lambda image: image['id'] == instance.image_ref)
-        store = image_objects.DedupImageStore(
-            endpoint=glance.generate_glance_url(context).rstrip('/'),
-            token=context.auth_token, images=[
-                image_objects.DedupStoredImage(image=image['id'],
-                                               size=image['size'])
-                for image in chosen])
+        return _GLANCE.run(PATIENCE, _find, context, instance, size)
     except Exception as error:
         # of Glance, its client or Keystone; none may end the migration
         LOG.warning('Images of instance %s are not read from the image '
                     'store: %s', instance.uuid, error)
         return Found(reason=_short('Glance cannot be used: %s' % (
             str(error) or type(error).__name__)))
-    return Found(store if chosen else None, _short('; '.join(reasons)))
+
+
+def _find(context: nova_context.RequestContext, instance: objects.Instance,
+          size: int) -> Found:
+    chosen: list[dict[str, Any]] = []
+    reasons = []
+    for image in _candidates(context, instance):
+        problem = _problem(image, instance, size)
+        if problem:
+            reasons.append('image %s %s' % (image.get('id'), problem))
+        else:
+            chosen.append(image)
+    reason = _short('; '.join(reasons))
+    if not chosen:
+        return Found(reason=reason)
+    del chosen[image_objects.MAX_STORED:]
+    # A snapshot has more of the disk than the image it began with.
+    chosen.sort(key=lambda image: image['id'] == instance.image_ref)
+    return Found(image_objects.DedupImageStore(
+        endpoint=glance.generate_glance_url(context).rstrip('/'),
+        token=context.auth_token, images=[
+            image_objects.DedupStoredImage(image=image['id'],
+                                           size=image['size'])
+            for image in chosen]), reason)
 
 
 def _candidates(context: nova_context.RequestContext,

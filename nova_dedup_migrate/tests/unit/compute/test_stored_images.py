@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which images of Glance may serve for an instance's disk."""
 
+import threading
 from unittest import mock
 
 from nova import context as nova_context
@@ -138,6 +139,16 @@ class StoredImagesTest(base.TestCase):
         found = self.find()
         self.assertIsNone(found.store)
         self.assertIn('Glance cannot be used: ', found.reason)
+
+    def test_glance_hangs(self):
+        """The migration does not wait for it."""
+        ended = threading.Event()
+        self.addCleanup(ended.set)
+        self.api.get_all.side_effect = lambda *args, **how: ended.wait(30)
+        with mock.patch.object(stored_images, 'PATIENCE', 0.1):
+            found = self.find()
+        self.assertIsNone(found.store)
+        self.assertIn('Glance did not answer within 0.1 s', found.reason)
 
     def test_what_glance_returns_is_checked(self):
         for changes in {'id': '../../secret'}, {'size': 'much'}:
