@@ -81,7 +81,7 @@ class Fillings:
                  reserve: int, program: str,
                  cached: Callable[[str], str | None],
                  replicas: str,
-                 tls: image_store.Tls = image_store.Tls()) -> None:
+                 tls: image_store.Tls | None = None) -> None:
         self.channel = channel
         self.index = index
         self.api = api
@@ -89,7 +89,8 @@ class Fillings:
         self.reserve = reserve
         self.program = program
         self.cached = cached
-        self.stored = stored_images.StoredImages(tls, cached)
+        self.stored = stored_images.StoredImages(
+            tls or image_store.Tls(), cached)
         #: path of a replica -> the file as it was left
         self.left: dict[str, identity.Identity] = {}
         self._replicas = replicas

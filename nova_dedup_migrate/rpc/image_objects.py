@@ -89,7 +89,7 @@ class DedupTryImagesReply(objects.DedupObject):
         'found': fields.CountField(watch_objects.MAX_SAMPLE),
         # images that have some of them
         'images': fields.TextsField(MAX_STORED, 36, default=[]),
-        # bytes a second of one read of several blocks; None: not measured
+        # bytes a second of large reads at a time; None: not measured
         'rate': fields.optional(fields.NumberField),
         # why some images were not read
         'reason': fields.TextField(objects.MAX_REASON, default=''),
