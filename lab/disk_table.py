@@ -4,8 +4,8 @@
 from testkit import table
 
 #: In the order in which they are shown.
-_SOURCES = ('zero', 'kept', 'absent', 'local', 'image', 'neighbour',
-            'source')
+_SOURCES = ('zero', 'kept', 'absent', 'local', 'image', 'image_store',
+            'neighbour', 'source')
 
 
 def show(outcomes):
@@ -31,6 +31,10 @@ def show(outcomes):
     reasons = dict.fromkeys(
         'disk %s from %s: %s' % (disk['target'], one.source, disk['reason'])
         for one, disk in found if disk['reason'])
+    reasons |= dict.fromkeys(
+        'images for disk %s from %s: %s' % (
+            disk['target'], one.source, disk['image_store'])
+        for one, disk in found if disk.get('image_store'))
     return '\n\n'.join(filter(None, (
         text, '\n'.join(reasons), _compared(outcomes))))
 

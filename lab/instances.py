@@ -202,6 +202,22 @@ def wait_active(compute, server, timeout=300.0):
         server.name, server.status, timeout))
 
 
+def wait_idle(compute, server, timeout=60.0):
+    """Wait until Nova does nothing with an instance.
+
+    :raises LabError: it still does
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        server = compute.get_server(server.id)
+        if server.task_state is None:
+            return
+        if time.monotonic() > deadline:
+            raise errors.LabError('instance %s is still in task state %s' % (
+                server.name, server.task_state))
+        time.sleep(0.3)
+
+
 def forget(host, server):
     """Have an instance's QEMU forget what it knows of the guest's memory.
 

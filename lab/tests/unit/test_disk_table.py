@@ -27,6 +27,12 @@ class DiskTableTest(base.TestCase):
         self.assertIn('1073.7 MB of disks', text)
         self.assertIn('all equal', text)
 
+    def test_images_that_were_left_out(self):
+        found = outcome()
+        found.disks[0]['image_store'] = 'image x is qcow2 and not raw'
+        self.assertIn('images for disk vda from compute1: image x is qcow2',
+                      disk_table.show([found]))
+
     def test_why_it_was_mirrored(self):
         text = disk_table.show([outcome(mirrored=None, reason='so')])
         self.assertIn('  all  ', text)
