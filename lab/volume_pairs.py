@@ -9,10 +9,12 @@ compared    filled from backups; all of the old volume is read and compared
 sampled     the same with volume_fill_samples: only samples are compared
 
 Each begins with the same writes of the guest, ours with a backup and writes
-after it.
+after it, and with a file that has holes: Nova's copy has none, and reading
+them back would be measured with the next way.
 """
 
 import dataclasses
+import subprocess
 
 from lab import volume_moves
 from lab import volume_trials
@@ -81,9 +83,10 @@ def _run(subject, way, turn, rate):
         subject.back_up(disk)
     subject.rest()
     volume = subject.volumes()[disk]
-    leaves = subject.file(volume)[0].name
-    with (volume_trials.Slowly(subject, rate, [leaves]), subject.stopped(),
-          subject.kept(volume) as kept):
+    nas, path = subject.file(volume)
+    with (volume_trials.Slowly(subject, rate, [nas.name]),
+          subject.stopped(), subject.kept(volume) as kept):
+        subprocess.run(['fallocate', '--dig-holes', path], check=True)
         swapped = subject.swap(disk)
         same = not subject.different(kept, volume)
     return Run(way, turn, swapped, same)
