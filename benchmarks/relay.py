@@ -105,20 +105,25 @@ class Relay:
     One accept thread keeps the order of connections, which QEMU's
     channels depend on; two threads a connection copy.
 
+    :param path, target: of unix sockets, or (address, port) of TCP
     :param rate: bytes per second the link can carry from source to
         destination, None: as many as this machine can
     :param delay: seconds of a round trip, half of them each way
+    :param wire: the link's, if several relays are one link
+    :param back: the link is that from destination to source
     """
 
     def __init__(
-        self, path: Path, target: Path, rate: int | None = None,
-        delay: float = 0.0
+        self, path: Path | tuple[str, int], target: Path | tuple[str, int],
+        rate: int | None = None, delay: float = 0.0,
+        wire: Wire | None = None, back: bool = False
     ) -> None:
-        self._target = str(target)
-        self._wire = Wire(rate) if rate else None
+        self._target = target
+        self._wire = wire or (Wire(rate) if rate else None)
+        self._back = int(back)
         self._delay = delay
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(path))
+        self._listener = _socket(path)
+        self._listener.bind(_address(path))
         self._listener.listen(64)
         self._sockets: list[socket.socket] = []
         # One [forward, back] for each connection; each number has one
@@ -147,10 +152,10 @@ class Relay:
                 source, _ = self._listener.accept()
             except OSError:
                 return
-            destination = socket.socket(socket.AF_UNIX)
+            destination = _socket(self._target)
             self._sockets += [source, destination]
             try:
-                destination.connect(self._target)
+                destination.connect(_address(self._target))
             except OSError:
                 source.close()
                 destination.close()
@@ -169,7 +174,7 @@ class Relay:
         index: int,
         count: list[int],
     ) -> None:
-        wire = None if index else self._wire
+        wire = self._wire if index == self._back else None
         buffer = bytearray(_PACED_CHUNK if wire or self._delay else _CHUNK)
         view = memoryview(buffer)
         far = (
@@ -195,6 +200,15 @@ class Relay:
                 _shut_down(one)
             if far is not None:
                 far.finish()
+
+
+def _socket(address: Path | tuple[str, int]) -> socket.socket:
+    return socket.socket(socket.AF_INET if isinstance(address, tuple)
+                         else socket.AF_UNIX)
+
+
+def _address(address: Path | tuple[str, int]) -> tuple[str, int] | str:
+    return address if isinstance(address, tuple) else str(address)
 
 
 def _shut_down(one: socket.socket) -> None:

@@ -106,3 +106,45 @@ class WireTest(base.TestCase):
         wire.reserve(100.0, 1000)
         self.assertEqual(0.0, wire.reserve(101.004, 4))
         self.assertAlmostEqual(0.001, wire.reserve(101.004, 2), delta=1e-6)
+
+
+class SharedTest(base.TestCase):
+    """Two relays that are one link, one of them over TCP."""
+
+    def connect(self, path, server, **given):
+        found = relay.Relay(path, server.getsockname(), **given)
+        self.addCleanup(found.close)
+        near = socket.socket(server.family)
+        self.addCleanup(near.close)
+        near.connect(path if isinstance(path, tuple) else str(path))
+        far, _ = server.accept()
+        self.addCleanup(far.close)
+        return near, far
+
+    def server(self, family, address):
+        found = socket.socket(family)
+        self.addCleanup(found.close)
+        found.bind(address)
+        found.listen()
+        return found
+
+    def test_their_bytes_share_a_rate_each_in_its_direction(self):
+        wire = relay.Wire(1_000_000)
+        directory = self.temporary_dir()
+        near, far = self.connect(
+            directory / 'link',
+            self.server(socket.AF_UNIX, str(directory / 'real')), wire=wire)
+        server = self.server(socket.AF_INET, ('127.0.0.2', 0))
+        there, here = self.connect(
+            ('127.0.0.1', server.getsockname()[1]), server, wire=wire,
+            back=True)
+        begun = time.monotonic()
+        near.sendall(b'x' * 100_000)
+        here.sendall(b'x' * 100_000)
+        for sender, receiver in ((near, far), (here, there)):
+            sender.shutdown(socket.SHUT_WR)
+            with receiver.makefile('rb') as stream:
+                self.assertEqual(100_000, len(stream.read()))
+        self.assertGreater(time.monotonic() - begun, 0.15)
+        # The other directions do not wait for it.
+        self.assertLess(wire.reserve(time.monotonic(), 0), 0.1)
