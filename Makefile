@@ -63,7 +63,7 @@ bench-overhead: both ## Measure what recording guest I/O costs
 	$(RUN) python -m benchmarks.overhead $(ARGS)
 
 .PHONY: bench-volumes
-bench-volumes: lab-env ## Move a volume from its backups; compare with a full copy
+bench-volumes: lab-env ## Move volumes as the third paper does, and from backups
 	@qemu/build patched >/dev/null
 	$(RUN_LAB) python -m benchmarks.volumes $(ARGS)
 
