@@ -45,6 +45,8 @@ from nova_dedup_migrate.swaps import watches
 SAMPLES = 64
 #: Blocks that may differ before the guest's writes are read again.
 _DIFFERENT = 1024
+#: Blocks that are read at once: each read waits for the storage.
+_AT_ONCE = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +98,7 @@ def fill(guest: hypervisor.Guest, record: watches.Record,
     clean = _clean(guest, watch, source)
     limits = limits or rebuild.Limits()
     sampled = _compare(guest, watch, source, record, backup_id,
-                       _numbers(clean, everything), limits.seconds)
+                       _pieces(clean, everything), limits.seconds)
     # From now on somebody writes to the new volume.
     guest.claim_disk(watch.token)
     build = rebuild.Rebuild(
@@ -131,23 +133,29 @@ def _clean(guest: hypervisor.Guest, watch: watching.DiskWatch,
     return clean
 
 
-def _numbers(clean: bitmap.Bitmap, everything: bool) -> Iterable[int]:
-    """Return the blocks to compare, ascending."""
+def _pieces(clean: bitmap.Bitmap, everything: bool
+            ) -> Iterator[tuple[int, int]]:
+    """Yield (first, count) of the blocks to compare, ascending."""
     if everything:
-        return itertools.chain.from_iterable(
-            range(first, first + count) for first, count in clean.runs())
+        for first, count in clean.runs():
+            for at in range(first, first + count, _AT_ONCE):
+                yield at, min(_AT_ONCE, first + count - at)
+        return
     numbers = [number for first, count in clean.runs()
                for number in random.sample(
                    range(first, first + count),
                    min(count, max(1, SAMPLES * count // clean.size)))]
-    return sorted(random.sample(numbers, min(len(numbers), SAMPLES)))
+    for number in sorted(random.sample(numbers, min(len(numbers), SAMPLES))):
+        yield number, 1
 
 
 def _compare(guest: hypervisor.Guest, watch: watching.DiskWatch,
              source: backup_source.BackupSource, record: watches.Record,
-             backup_id: str, numbers: Iterable[int], seconds: float) -> int:
+             backup_id: str, pieces: Iterable[tuple[int, int]],
+             seconds: float) -> int:
     """Compare blocks of the volume; return how many bytes.
 
+    :param pieces: (first, count) of blocks
     :param seconds: that it may take
     :raises BackupDiffers:
     :raises NotFillable:
@@ -159,17 +167,21 @@ def _compare(guest: hypervisor.Guest, watch: watching.DiskWatch,
         disk.set_export_name(disk_export.NAME)
         disk.connect_unix(path)
         try:
-            for number in numbers:
+            for first, count in pieces:
                 if time.monotonic() > end:
                     raise errors.NotFillable(
                         reason='comparing the volume with its backup took '
                         'longer than %d seconds' % seconds)
-                length = blocks.length(number, watch.size)
-                data = disk.pread(length, number * blocks.BLOCK)
-                done += length
-                if blocks.digest(data) != source.digest(number):
-                    wrong.append(number)
-                if len(wrong) == _DIFFERENT:
+                offset = first * blocks.BLOCK
+                data = disk.pread(min(count * blocks.BLOCK,
+                                      watch.size - offset), offset)
+                done += len(data)
+                wrong += [
+                    first + at for at in range(count)
+                    if blocks.digest(data[at * blocks.BLOCK:
+                                          (at + 1) * blocks.BLOCK])
+                    != source.digest(first + at)]
+                if len(wrong) >= _DIFFERENT:
                     _judge(guest, watch, source, record, backup_id, wrong)
                     wrong.clear()
         except libnbd.nbd.Error as error:

@@ -160,10 +160,15 @@ class FillTest(case.SeedCase):
     def test_one_block_of_other_content(self):
         """A sample would most likely miss it."""
         record = self.watch()
-        content = bytearray(pathlib.Path(self.one.image[0]).read_bytes())
-        content[7 * blocks.BLOCK + 5] ^= 1
-        self.assertRaises(errors.BackupDiffers, self.fill, record,
-                          test_backup.Reader(bytes(content)))
+        content = pathlib.Path(self.one.image[0]).read_bytes()
+        # Many are read at once.
+        for number in 0, 7, 31, 32, len(content) // blocks.BLOCK - 1:
+            other = bytearray(content)
+            other[number * blocks.BLOCK + 5] ^= 1
+            error = self.assertRaises(errors.BackupDiffers, self.fill, record,
+                                      test_backup.Reader(bytes(other)))
+            self.assertIn('at byte %d,' % (number * blocks.BLOCK),
+                          str(error))
         self.one.mirror()
         self.assert_same(self.one)
 
