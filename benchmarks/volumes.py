@@ -65,8 +65,9 @@ def main(argv=None):
                         print(volume_report.line(found[-1]), flush=True)
 
     moves.work = work
+    given = ' '.join(sys.argv[1:] if argv is None else argv)
     out = results.Results('make bench-volumes'
-                          + (' ARGS=--quick' if args.quick else ''))
+                          + (' ARGS="%s"' % given if given else ''))
     outcome = unittest.TextTestRunner(stream=sys.stderr).run(moves())
     if not outcome.wasSuccessful():
         return 1
