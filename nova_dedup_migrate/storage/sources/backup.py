@@ -5,13 +5,15 @@ The backup's SHA-256 say which blocks it has, so have() reads nothing.
 Backups are read fast only forwards, because a compressed object has to be
 decompressed from its beginning.  So what is fetched is a window: all that
 the backup has of a stretch of the volume, which is kept for the calls that
-follow.  Those who fill a disk go through it forwards.
+follow.  Those who fill a disk go through it forwards, so the next windows are
+fetched while they write: otherwise network and disk would wait for each other.
 """
 
 from __future__ import annotations
 
 import collections
 from collections.abc import Sequence
+import concurrent.futures
 import threading
 from typing import BinaryIO
 
@@ -28,6 +30,8 @@ from nova_dedup_migrate.storage.sources import base
 #: that fill a disk.
 WINDOW = 8 << 20
 KEPT = 8
+#: Windows that are fetched before they are needed.
+_AHEAD = 2
 
 _Window = dict[int, bytes]
 
@@ -47,8 +51,11 @@ class BackupSource(base.Source):
     def __init__(self, backup: reader.BackupReader) -> None:
         self._backup = backup
         self._guard = threading.Lock()
-        self._windows: collections.OrderedDict[int, _Window] = (
-            collections.OrderedDict())
+        self._windows: collections.OrderedDict[
+            int, concurrent.futures.Future[_Window]] = (
+                collections.OrderedDict())
+        # One connection: one window after the other.
+        self._pool = concurrent.futures.ThreadPoolExecutor(1, 'dedup-backup')
         self._closed = False
         self.fetched = 0
         try:
@@ -101,13 +108,30 @@ class BackupSource(base.Source):
         with self._guard:
             if self._closed:
                 raise self._failed('it has been closed')
-            window = self._windows.get(number)
-            if window is None:
-                window = self._fetch(number)
-                self._windows[number] = window
-                if len(self._windows) > KEPT:
-                    self._windows.popitem(last=False)
-            return window
+            window = self._begin(number)
+            for ahead in range(number + 1, number + 1 + _AHEAD):
+                if ahead * WINDOW < self.size:
+                    self._begin(ahead)
+        try:
+            return window.result()
+        except concurrent.futures.CancelledError as error:
+            raise self._failed('it has been closed') from error
+        except Exception:
+            # The next call may find another daemon.
+            with self._guard:
+                if self._windows.get(number) is window:
+                    del self._windows[number]
+            raise
+
+    def _begin(self, number: int) -> concurrent.futures.Future[_Window]:
+        """Return a window that is being fetched, or has been."""
+        window = self._windows.get(number)
+        if window is None:
+            window = self._windows[number] = self._pool.submit(
+                self._fetch, number)
+            if len(self._windows) > KEPT:
+                self._windows.popitem(last=False)
+        return window
 
     def _fetch(self, number: int) -> _Window:
         window: _Window = {}
@@ -128,13 +152,14 @@ class BackupSource(base.Source):
         return window
 
     def close(self) -> None:
-        self._closed = True
-        # Ends a call that waits for the network, which holds the lock.
-        self._backup.close()
         with self._guard:
+            self._closed = True
             self._windows.clear()
-            if not self._file.closed:
-                self._file.close()
+        # Ends a call that waits for the network.
+        self._backup.close()
+        self._pool.shutdown(cancel_futures=True)
+        if not self._file.closed:
+            self._file.close()
 
     def _failed(self, reason: object) -> errors.SourceFailed:
         return errors.SourceFailed(name=self.name, reason=reason)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The source that reads backups, with a reader that has one in memory."""
 
+import concurrent.futures
 import random
 import tempfile
+import threading
 
 from nova_dedup_migrate.backups import errors as backup_errors
 from nova_dedup_migrate.backups import frames
@@ -75,6 +77,11 @@ class BackupSourceTest(conformance.Conformance, base.TestCase):
             blocks.length(at // blocks.BLOCK, _SIZE))
             for at in range(0, _SIZE, blocks.BLOCK)]
 
+    def with_data(self):
+        """The first block that is not zeros."""
+        return [block for block in self.every()
+                if block.digest != blocks.ZERO_DIGEST][:1]
+
     def test_forwards_each_window_is_fetched_once(self):
         every, found = self.every(), []
         for start in range(0, len(every), 64):
@@ -83,6 +90,33 @@ class BackupSourceTest(conformance.Conformance, base.TestCase):
         self.assertEqual([(0, backup.WINDOW),
                           (backup.WINDOW, _SIZE - backup.WINDOW)],
                          self.reader.requests)
+
+    def test_the_next_window_is_fetched_while_one_is_written(self):
+        self.source.read(self.with_data())
+        # Waits for what was begun before.
+        self.source._pool.submit(int).result(60)
+        self.assertEqual([(0, backup.WINDOW),
+                          (backup.WINDOW, _SIZE - backup.WINDOW)],
+                         self.reader.requests)
+
+    def test_closing_ends_what_waits_for_the_network(self):
+        begun, ended = threading.Event(), threading.Event()
+
+        def stream(extents):
+            begun.set()
+            ended.wait(60)
+            raise backup_errors.BackupError(reason='it has been closed')
+            yield
+
+        self.reader.stream = stream
+        self.reader.close = ended.set
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            reads = [pool.submit(self.source.read, [block])
+                     for block in (self.with_data()[0], self.every()[-1])]
+            begun.wait(60)
+            self.source.close()
+            for read in reads:
+                self.assertRaises(errors.SourceFailed, read.result, 60)
 
     def test_have_reads_nothing(self):
         self.source.have(self.every())
@@ -112,9 +146,11 @@ class BackupSourceTest(conformance.Conformance, base.TestCase):
     def test_failures(self):
         self.reader.failure = backup_errors.AssistUnavailable(
             host='backup-1', reason='it is gone')
-        wanted = [block for block in self.every()
-                  if block.digest != blocks.ZERO_DIGEST][:1]
+        wanted = self.with_data()
         self.assertRaises(errors.SourceFailed, self.source.read, wanted)
+        self.reader.failure = None
+        self.assertIsNotNone(self.source.read(wanted)[0])
+        self.reader.failure = backup_errors.BackupError(reason='no')
         self.assertRaises(errors.SourceFailed, backup.BackupSource,
                           self.reader)
         self.source.close()
