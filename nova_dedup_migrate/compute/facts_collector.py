@@ -44,6 +44,10 @@ LOG = logging.getLogger(__name__)
 _MIB = 1 << 20
 #: Seconds for which the guest is measured.
 _SURVEY_S = 1
+#: Seconds for which a sample is one of now.
+_FRESH_S = 5.0
+#: Share of the link's rate above which a guest writes a lot.
+_MUCH = 0.5
 #: Seconds for reading samples of the source's own disks.
 _CHALLENGE_S = 5.0
 #: Fewer hints that were compared say nothing about the others.
@@ -70,6 +74,21 @@ def obstacle(conf, strategy, strategy_source, guest):
                 'Install the patched QEMU on this host and restart the '
                 'instance, or migrate it to a host that has it')
     return ''
+
+
+def _may_have_changed(reply):
+    """Return whether a sample is of a guest that wrote a lot, and is old.
+
+    A guest that starts or backs up writes many times as much as usual.  Its
+    dirty rate decides how the migration goes, and may even have it given up,
+    so it has to be that of now.  Of a guest that wrote little the watch
+    notices what has changed.
+
+    :param reply: DedupSurveyReply
+    """
+    return bool(reply.known and reply.age > _FRESH_S and reply.dirty_rate
+                and reply.link_rate
+                and reply.dirty_rate > _MUCH * reply.link_rate)
 
 
 class FactsCollector:
@@ -157,12 +176,11 @@ class FactsCollector:
         try:
             # It may have been killed: this takes 2 s at most.
             self._agents.hello(context, self._operation.source)
-            return self._agents.survey(
-                context, self._operation.source,
-                survey_objects.DedupSurveyRequest(
-                    instance_uuid=self._instance.uuid,
-                    destination=self._operation.destination,
-                    max_age=CONF.dedup_migrate.survey_max_age))
+            reply = self._survey(context,
+                                 CONF.dedup_migrate.survey_max_age)
+            if _may_have_changed(reply):
+                reply = self._survey(context, _FRESH_S)
+            return reply
         except errors.AgentUnavailable as error:
             LOG.warning('The agent of this host has no figures of instance '
                         '%(instance)s: %(error)s. They are measured now, '
@@ -172,6 +190,13 @@ class FactsCollector:
                         {'instance': self._instance.uuid, 'error': error,
                          'migration': self._operation.migration_uuid})
             return None
+
+    def _survey(self, context, max_age):
+        return self._agents.survey(
+            context, self._operation.source,
+            survey_objects.DedupSurveyRequest(
+                instance_uuid=self._instance.uuid,
+                destination=self._operation.destination, max_age=max_age))
 
     def _figures(self, surveyed):
         """Return a _Figures of the guest.

@@ -194,7 +194,9 @@ _AGENT = [
         help='Seconds after which the figures of a guest that the agent has '
              'taken are too old to plan a live migration with. The agent '
              'then takes new ones, which delays the migration by a second '
-             'or so. 0 takes new ones for each migration.'),
+             'or so. 0 takes new ones for each migration. Figures of a '
+             'guest that wrote more than half of what the link carries are '
+             'too old after 5 seconds.'),
     cfg.FloatOpt(
         'rpc_timeout',
         default=10.0,

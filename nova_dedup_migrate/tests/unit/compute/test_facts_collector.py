@@ -227,6 +227,24 @@ class FactsCollectorTest(base.TestCase):
                                       found.guest.in_use))
         self.assertEqual(2e7, found.link.measured)
 
+    def test_an_old_sample_of_a_guest_that_wrote_a_lot(self):
+        """It may have been starting: what it does now decides."""
+        self.agents.survey.side_effect = [
+            sample(dirty_rate=1.1e7), sample(age=0.5, dirty_rate=1e5)]
+        self.assertEqual(1e5, self.collect().guest.dirty_rate)
+        self.assertEqual([300.0, 5.0], [
+            call.args[2].max_age
+            for call in self.agents.survey.call_args_list])
+
+    def test_a_sample_that_will_do(self):
+        for fields in ({'dirty_rate': 1.1e7, 'age': 4.0},
+                       {'dirty_rate': 1e7}, {'dirty_rate': None},
+                       {'dirty_rate': 1.1e7, 'link_rate': None}):
+            self.agents.survey.reset_mock()
+            self.agents.survey.return_value = sample(**fields)
+            self.collect()
+            self.agents.survey.assert_called_once()
+
     def test_without_the_agent_of_the_source(self):
         self.without_agent()
         found = self.collect()
