@@ -21,10 +21,12 @@ def start(cloud, name, service, module):
         '--module', module, '--need-app', '--lazy-apps',
         '--master', '--die-on-term', '--processes', '1',
         '--threads', '4', '--enable-threads', '--buffer-size', '65535',
-        # Images are uploaded in chunks, and nova-compute may need longer
-        # for one than the 4 s that are the default.
+        # Images are uploaded in chunks of 1 MiB, which with their end is more
+        # than the default, and nova-compute may need longer for one than
+        # the 4 s that are the default.
         '--socket-timeout', '60', '--chunked-input-timeout', '60',
-        '--http-chunked-input', '--add-header', 'Connection: close',
+        '--chunked-input-limit', str(16 << 20), '--http-chunked-input',
+        '--add-header', 'Connection: close',
         '--procname', name, '--disable-logging'])
     cloud.wait(cloud.control, name, lambda: answers(cloud, service), 90)
     return 'answers at %s' % cloud.url(service)
