@@ -17,11 +17,10 @@ from multiprocessing import managers
 import pathlib
 import time
 
-from cinder.db import api as db_api
-
 from benchmarks import pairs
 from benchmarks import relay
 from benchmarks import volume_load
+from cinder_backup_assist.tests.cinder_functional import real_backups
 from nova_dedup_migrate.hypervisor import process
 
 _FORK = multiprocessing.get_context('fork')
@@ -136,16 +135,14 @@ class Daemon:
 
     def __init__(self, test) -> None:
         served: dict = {}
-        with db_api.get_engine().connect() as database:
-            rows = ''.join(database.connection.iterdump())
+        rows = real_backups.dump_database()
 
         class Manager(managers.BaseManager):
             pass
 
         def start() -> None:
             volume_load.end_with_parent()
-            with db_api.get_engine().connect() as database:
-                database.connection.executescript(rows)
+            real_backups.load_database(rows)
             test.override_config('listen_address', _BEHIND, 'backup_assist')
             test.override_config('advertised_address', _BEFORE,
                                  'backup_assist')

@@ -15,12 +15,28 @@ import tempfile
 from cinder import context
 from cinder import objects
 from cinder.backup.drivers import posix
+from cinder.db import api as db_api
 from cinder.tests.unit import test
 from cinder.tests.unit import utils
 from oslo_utils import units
 
 PROJECT = '6f70656e737461636b20342065766572'
 UNIT = 32768
+
+
+def dump_database() -> str:
+    """Return the database of a test as SQL.
+
+    It is in memory: a process that is forked cannot use its connection.
+    """
+    with db_api.get_engine().connect() as database:
+        return ''.join(database.connection.iterdump())
+
+
+def load_database(rows: str) -> None:
+    """Fill the database of this process, which is empty."""
+    with db_api.get_engine().connect() as database:
+        database.connection.executescript(rows)
 
 
 class BackupTestCase(test.TestCase):
