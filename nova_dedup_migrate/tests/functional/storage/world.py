@@ -159,9 +159,14 @@ def limit(pid, length):
 
 
 def has_ended(pid):
-    """Whether a process runs no more; a zombie does not."""
+    """Whether a process runs no more; a zombie does not.
+
+    Its first thread may be one while others still have its files open.
+    """
     try:
         with open('/proc/%d/stat' % pid) as file:
-            return file.read().rpartition(')')[2].split()[0] == 'Z'
+            found = file.read().rpartition(')')[2].split()
+        # the state, and the number of threads
+        return found[0] == 'Z' and found[17] == '1'
     except FileNotFoundError:
         return True
