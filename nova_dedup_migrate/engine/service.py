@@ -53,6 +53,8 @@ BINARY = 'nova-dedup-migrate-engine'
 _DAY = 86400.0
 #: Seconds for which a drain that has ended is checked again.
 _WATCHED = 7 * _DAY
+#: Share of the interval that at least lies between two steps of a drain.
+_REST = 0.25
 #: Drains whose next step is known.
 _REMEMBERED = 1000
 #: Seconds to the next look at what waits for an engine.
@@ -108,7 +110,7 @@ class Engine:
         self._beat()
         for name, work, pause in (
                 ('heartbeat', self._beat, engine.lease_time / 4),
-                ('drains', self._drain, min(_LOOK, engine.interval)),
+                ('drains', self._drain, min(_LOOK, _REST * engine.interval)),
                 ('estimates', self._estimate, min(_LOOK, engine.interval)),
                 ('nova', self._alone('nova', self._nova.sync),
                  max(5.0, engine.interval)),
@@ -225,6 +227,7 @@ class Engine:
 
     def _step(self, drain_id: str, lease: leases.Lease) -> None:
         """Do one step of a drain; the others have their turn then."""
+        began = time.monotonic()
         records = recording.Records(self._database, lease, drain_id)
         try:
             draining.Drain(records, self._cloud, self._conf).step()
@@ -241,10 +244,12 @@ class Engine:
             LOG.exception('A step of drain %s failed; it is repeated',
                           drain_id)
         finally:
+            interval = self._conf.engine.interval
             with self._lock:
                 self._busy.discard(drain_id)
-                self._next[drain_id] = (time.monotonic()
-                                        + self._conf.engine.interval)
+                # From its beginning, but a Nova that is slow has a rest.
+                self._next[drain_id] = max(
+                    began + interval, time.monotonic() + _REST * interval)
                 while len(self._next) > _REMEMBERED:
                     del self._next[min(self._next, key=lambda one:
                                        self._next[one])]
