@@ -229,9 +229,15 @@ class Engine:
         """Do one step of a drain; the others have their turn then."""
         began = time.monotonic()
         records = recording.Records(self._database, lease, drain_id)
+        pause = self._conf.engine.interval
         try:
+            before = records.read()[0]['state']
             draining.Drain(records, self._cloud, self._conf).step()
-            if records.read()[0]['active_host'] is None:
+            drain = records.read()[0]
+            if drain['state'] != before:
+                # Nothing outside of us has to happen first.
+                pause = 0.0
+            if drain['active_host'] is None:
                 self._forget(lease)
                 self._leases.release(lease)
         except errors.CloudUnavailable as error:
@@ -244,12 +250,11 @@ class Engine:
             LOG.exception('A step of drain %s failed; it is repeated',
                           drain_id)
         finally:
-            interval = self._conf.engine.interval
             with self._lock:
                 self._busy.discard(drain_id)
                 # From its beginning, but a Nova that is slow has a rest.
                 self._next[drain_id] = max(
-                    began + interval, time.monotonic() + _REST * interval)
+                    began + pause, time.monotonic() + _REST * pause)
                 while len(self._next) > _REMEMBERED:
                     del self._next[min(self._next, key=lambda one:
                                        self._next[one])]

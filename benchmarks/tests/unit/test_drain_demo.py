@@ -18,7 +18,7 @@ class TestRows(testtools.TestCase):
             variant, 'compute1', seconds, names,
             dict.fromkeys(names, 100), 10 ** 8,
             requests=dict.fromkeys(names, 1),
-            predicted={'low': 50.0, 'likely': 60.0, 'high': 100.0})
+            predicted={'low': 50.0, 'likely': 60.0, 'high': 110.0})
             for variant, seconds in (
                 (DRAIN, 70.0), (TWO, 50.0), (LISTED, 60.0), (AT_ONCE, 90.0),
                 (KILLED, 140.0))}
@@ -36,12 +36,12 @@ class TestRows(testtools.TestCase):
             list(self.passes().values()))}
         self.assertEqual(600, rows['drain: downtime, sum, mean of 1'])
         self.assertEqual(100, rows['drain: downtime, most, mean of 1'])
-        self.assertEqual(1.17, rows['drain: time, of one after the '
-                                    'other'])
+        self.assertEqual(1.7, rows['drain: longer than one after the '
+                                   'other, for each server'])
 
     def test_each_is_checked(self):
         for variant, name, value, row in (
-                (DRAIN, 'seconds', 90.0, 'drain: time, of one'),
+                (DRAIN, 'seconds', 109.0, 'drain: longer than one'),
                 (DRAIN, 'predicted', {'low': 80.0, 'high': 90.0},
                  'drain, of compute1'),
                 (TWO, 'predicted', {'low': 30.0, 'high': None},
