@@ -255,6 +255,9 @@ def total(found: Iterable[Mapping[str, Any]], slots: int,
         for one in found:
             length = seconds(one, name)
             if not one.get('begun'):
+                if name == 'low' and not one['runs_alone']:
+                    # At best the others need nothing of the link meanwhile.
+                    length /= slots
                 length += getattr(overhead, name)
             if one['runs_alone']:
                 free = [max(free) + length] * slots

@@ -86,8 +86,11 @@ class TotalTest(base.TestCase):
     def test_nova_takes_time_for_each(self):
         self.assertEqual({'low': 2.0, 'likely': 24.0, 'high': 46.0},
                          self.total({}, {}))
-        self.assertEqual({'low': 1.0, 'likely': 12.0, 'high': 23.0},
+        # At best they do not meet on the link.
+        self.assertEqual({'low': 0.5, 'likely': 12.0, 'high': 23.0},
                          self.total({}, {}, slots=2))
+        self.assertEqual({'low': 1.5, 'likely': 24.0, 'high': 46.0},
+                         self.total({}, {'runs_alone': True}, slots=2))
 
     def test_one_that_has_begun(self):
         self.assertEqual({'low': 2.0, 'likely': 14.0, 'high': 26.0},
