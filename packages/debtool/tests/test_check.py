@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+import contextlib
+import pathlib
+import tempfile
+import unittest
+from unittest import mock
+
+from debtool import check
+
+
+class System:
+    """Records which scripts have a network; they write nothing."""
+
+    def __init__(self):
+        self.calls = []
+
+    def run(self, what, script, network=False):
+        self.calls.append((script, network))
+
+    def read(self, what, script):
+        return '1:1-1'
+
+
+class EmulatorTest(unittest.TestCase):
+
+    def test_debians_packages_come_from_its_archive(self):
+        system = System()
+        top = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (top / 'trixie').mkdir()
+        (top / 'trixie/qemu-utils_1-2_a.deb').touch()
+        self.enterContext(mock.patch.object(check.build, 'RESULTS', top))
+        self.enterContext(mock.patch.object(check.host, 'snapshot'))
+        self.enterContext(mock.patch.object(check, '_offer'))
+        self.enterContext(mock.patch.object(
+            check, '_offered',
+            return_value=contextlib.nullcontext(system)))
+        check.emulator(mock.Mock(), None)
+        ours, debians = system.calls
+        self.assertNotIn('--allow-downgrades', ours[0])
+        self.assertFalse(ours[1])
+        self.assertIn(' qemu-utils/trixie', debians[0])
+        self.assertTrue(debians[1])
