@@ -33,7 +33,8 @@ NEW = ('nova-dedup-migrate-controller', 'nova-dedup-migrate-tempest-plugin',
 ASSIST = 'cinder-backup-assist'
 #: What a host has besides what the packages depend on.
 HOST = ('apparmor', 'curl', 'libvirt-daemon-system', 'logrotate',
-        'nova-compute', 'systemd', 'uwsgi-core', 'uwsgi-plugin-python3')
+        'nova-compute', 'python3-libnbd', 'systemd', 'uwsgi-core',
+        'uwsgi-plugin-python3')
 #: What a quick check has instead; dependencies are left out.
 QUICK = ('adduser', 'logrotate', 'procps', 'python3', 'sudo', 'systemd',
          'uwsgi-core')
