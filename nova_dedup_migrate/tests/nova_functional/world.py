@@ -33,7 +33,7 @@ from nova_dedup_migrate.tests.nova_functional import internals
 thread_pool_factory = importutils.try_import('nova.thread_pool_factory')
 
 #: Seconds in which all that is begun comes to an end, on a busy machine.
-SETTLE_S = 45.0
+SETTLE_S = 90.0
 _LOOK_S = 0.1
 #: Time for what is not waited for: a cast that goes on when all else is done.
 _QUIET_S = 0.5
