@@ -42,7 +42,7 @@ class TestRows(testtools.TestCase):
     def test_each_is_checked(self):
         for variant, name, value, row in (
                 (DRAIN, 'seconds', 109.0, 'drain: longer than one'),
-                (DRAIN, 'predicted', {'low': 80.0, 'high': 90.0},
+                (DRAIN, 'predicted', {'low': 94.0, 'high': 99.0},
                  'drain, of compute1'),
                 (TWO, 'predicted', {'low': 30.0, 'high': None},
                  'drain, two at a time, of compute1'),
