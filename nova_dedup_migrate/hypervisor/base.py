@@ -327,9 +327,10 @@ class Guest(abc.ABC):
         """
 
     @abc.abstractmethod
-    def exported_disk(self, node_name: str
+    def exported_disk(self, node_name: str, brief: bool = False
                       ) -> contextlib.AbstractContextManager[str]:
         """Export a disk read-only by NBD; see disk_export.exported.
 
         :param node_name: of a DiskWatch
+        :param brief: for a few seconds, for which others wait
         """

@@ -8,7 +8,8 @@ QEMU's caches.
 
 QEMU has one NBD server.  If it serves something else, a backup or an
 arriving guest's disk, there is no export.  A server that was left is stopped
-first: by a process of ours that was killed, or because libvirtd was.
+first: by a process of ours that was killed, or because libvirtd was.  Of an
+export that is brief, as its name says, the end is waited for.
 """
 
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ import pathlib
 import re
 import socket
 import tempfile
+import time
 import typing
 
 from nova_dedup_migrate.hypervisor import errors
@@ -31,7 +33,10 @@ if typing.TYPE_CHECKING:
 NAME = 'disk'
 _PURPOSE = 'dedup-disk-export'
 #: Names the process that reads: its PID, and when it began.
-_ID = re.compile(r'dedup-disk-(\d+)-(\d+)-\d+')
+_ID = re.compile(r'dedup-(disk|slice)-(\d+)-(\d+)-\d+')
+#: Seconds to wait for a brief export to end, and between two looks.
+PATIENCE = 5.0
+_LOOK = 0.2
 _numbers = itertools.count(1)
 #: IDs of what this process exports now.
 _mine: set[str] = set()
@@ -39,13 +44,16 @@ _CONNECTIONS = 4
 
 
 @contextlib.contextmanager
-def exported(guest: 'qmp_guest.QmpGuest', node_name: str) -> Iterator[str]:
+def exported(guest: 'qmp_guest.QmpGuest', node_name: str,
+             brief: bool = False) -> Iterator[str]:
     """Export a node while the block runs; give the path of the socket.
 
     Only our own user can connect.  Clients may ask for the contexts
     base:allocation and qemu:allocation-depth.
 
     :param node_name: of a DiskWatch
+    :param brief: for less than PATIENCE: others wait for its end, and it
+        waits for nobody
     :raises QmpError: QEMU's NBD server is in use
     :raises HypervisorError: QEMU does not answer
     """
@@ -56,15 +64,10 @@ def exported(guest: 'qmp_guest.QmpGuest', node_name: str) -> Iterator[str]:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(path)
             listener.listen(_CONNECTIONS)
-            try:
-                _start(guest, listener)
-            except errors.QmpError:
-                if not _is_left(guest):
-                    raise
-                _stop(guest)
-                _start(guest, listener)
-        name = 'dedup-disk-%d-%d-%d' % (os.getpid(), _began(os.getpid()) or 0,
-                                        next(_numbers))
+            _start_alone(guest, listener, brief)
+        name = 'dedup-%s-%d-%d-%d' % (
+            'slice' if brief else 'disk', os.getpid(),
+            _began(os.getpid()) or 0, next(_numbers))
         _mine.add(name)
         stack.callback(_mine.discard, name)
         stack.callback(_stop, guest)
@@ -72,6 +75,26 @@ def exported(guest: 'qmp_guest.QmpGuest', node_name: str) -> Iterator[str]:
             'type': 'nbd', 'id': name, 'node-name': node_name, 'name': NAME,
             'writable': False, 'allocation-depth': True})
         yield path
+
+
+def _start_alone(guest: 'qmp_guest.QmpGuest', listener: socket.socket,
+                 brief: bool) -> None:
+    """Start the server when no brief export is there any more.
+
+    :raises QmpError: somebody else has a server
+    """
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return _start(guest, listener)
+        except errors.QmpError:
+            if _is_left(guest):
+                _stop(guest)
+                return _start(guest, listener)
+            if (brief or time.monotonic() >= end
+                    or not _is_brief(guest)):
+                raise
+        time.sleep(_LOOK)
 
 
 def _start(guest: 'qmp_guest.QmpGuest', listener: socket.socket) -> None:
@@ -95,18 +118,31 @@ def stop_left(guest: 'base.Guest') -> None:
         _stop(guest)
 
 
+def _is_brief(guest: 'base.Guest') -> bool:
+    """Return whether nothing but a brief export is there, or none yet."""
+    found = guest.qmp('query-block-exports')
+    return isinstance(found, list) and all(
+        (match := _match(one)) is not None and match[1] == 'slice'
+        for one in found)
+
+
+def _match(export: object) -> re.Match[str] | None:
+    """Match the name of an entry of query-block-exports."""
+    name = export.get('id') if isinstance(export, dict) else None
+    return _ID.fullmatch(name) if isinstance(name, str) else None
+
+
 def _is_left(guest: 'base.Guest') -> bool:
     """Return whether all that is exported is for readers that are gone."""
     found = guest.qmp('query-block-exports')
     if not isinstance(found, list) or not found:
         return False
     for one in found:
-        name = one.get('id') if isinstance(one, dict) else None
-        match = _ID.fullmatch(name) if isinstance(name, str) else None
-        if match is None or name in _mine:
+        match = _match(one)
+        if match is None or match[0] in _mine:
             return False
-        if (int(match[1]) != os.getpid()
-                and _began(int(match[1])) == int(match[2])):
+        if (int(match[2]) != os.getpid()
+                and _began(int(match[2])) == int(match[3])):
             return False
     return True
 

@@ -256,6 +256,6 @@ class QmpGuest(base.Guest):
     def drop_disk(self, token: str) -> None:
         self._dedup('x-dedup-disk-drop', token=token)
 
-    def exported_disk(self, node_name: str
+    def exported_disk(self, node_name: str, brief: bool = False
                       ) -> contextlib.AbstractContextManager[str]:
-        return disk_export.exported(self, node_name)
+        return disk_export.exported(self, node_name, brief)
