@@ -36,6 +36,7 @@ from guests.synthetic import disk as disks
 from guests.synthetic import image
 from guests.synthetic import workload
 from nova_dedup_migrate.agent import watchings
+from nova_dedup_migrate.hypervisor import latency
 from nova_dedup_migrate.storage import rebuild
 from nova_dedup_migrate.storage import writer
 from nova_dedup_migrate.storage.index import fingerprints
@@ -119,15 +120,15 @@ class Cell:
         with self._source, self._destination:
             self._boot()
             index = self._index(self._hold(base))
-            latency = watchings.Latency(self._source)
+            measured = latency.Latency(self._source)
             time.sleep(3.0)
-            before = latency()
+            before = measured()
             begun = time.monotonic()
             if self.variant != 'stock':
                 self._build(index)
             self._mirror()
             self.outcome.total = time.monotonic() - begun
-            self.outcome.latency = before, latency()
+            self.outcome.latency = before, measured()
             self._end()
             index.close()
         self.outcome.identical = filecmp.cmp(self._disk, self._target,

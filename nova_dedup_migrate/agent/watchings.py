@@ -41,9 +41,9 @@ from nova_dedup_migrate.agent import disk_channel
 from nova_dedup_migrate.agent import errors
 from nova_dedup_migrate.agent import exports
 from nova_dedup_migrate.hypervisor import base as hypervisor
-from nova_dedup_migrate.hypervisor import decode
 from nova_dedup_migrate.hypervisor import disk_export
 from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
+from nova_dedup_migrate.hypervisor import latency
 from nova_dedup_migrate.hypervisor import watching
 from nova_dedup_migrate.rpc import image_objects
 from nova_dedup_migrate.rpc import objects
@@ -311,7 +311,8 @@ class Watching:
                 self.guest.clear_disk(self.watch.token, offset, length)
 
         self.was_read = True
-        pace = pacing.Pacer(Latency(self.guest), self._rate, self._closed)
+        pace = pacing.Pacer(latency.Latency(self.guest), self._rate,
+                            self._closed)
         with self._export.connect() as handle:
             yield from scan.scan(
                 handle, clear, pace, order.hot_last(
@@ -411,41 +412,6 @@ def _resumed(guest: hypervisor.Guest, device: str, name: str
                 and _name(each) == name):
             return each
     return None
-
-
-class Latency:
-    """The mean time of the guest's requests to its disks.
-
-    :param guest: whose statistics are read
-    """
-
-    def __init__(self, guest: hypervisor.Guest) -> None:
-        self._guest = guest
-        self._before = self._totals()
-
-    def __call__(self) -> float | None:
-        """Return seconds a request since the last call, None: no request."""
-        requests, seconds = self._totals()
-        before, self._before = self._before, (requests, seconds)
-        done = requests - before[0]
-        return (seconds - before[1]) / done if done > 0 else None
-
-    def _totals(self) -> tuple[int, float]:
-        requests, nanoseconds = 0, 0
-        try:
-            reply = self._guest.qmp('query-blockstats')
-        except hypervisor_errors.HypervisorError:
-            # The read that follows will say so.
-            return 0, 0.0
-        for device in reply if isinstance(reply, list) else ():
-            stats = decode.mapping(decode.mapping(
-                device, 'query-blockstats').get('stats'), 'stats')
-            for kind in 'rd', 'wr':
-                requests += decode.count(
-                    stats.get(kind + '_operations', 0), kind)
-                nanoseconds += decode.count(
-                    stats.get(kind + '_total_time_ns', 0), kind)
-        return requests, nanoseconds / 1e9
 
 
 @contextlib.contextmanager

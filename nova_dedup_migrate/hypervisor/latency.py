@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a guest waits for its disks, for those who read them as well."""
+
+from __future__ import annotations
+
+import typing
+
+from nova_dedup_migrate.hypervisor import decode
+from nova_dedup_migrate.hypervisor import errors
+
+if typing.TYPE_CHECKING:
+    from nova_dedup_migrate.hypervisor import base
+
+
+class Latency:
+    """The mean time of the guest's requests to its disks.
+
+    :param guest: whose statistics are read
+    """
+
+    def __init__(self, guest: base.Guest) -> None:
+        self._guest = guest
+        self._before = self._totals()
+
+    def __call__(self) -> float | None:
+        """Return seconds a request since the last call, None: no request."""
+        requests, seconds = self._totals()
+        before, self._before = self._before, (requests, seconds)
+        done = requests - before[0]
+        return (seconds - before[1]) / done if done > 0 else None
+
+    def _totals(self) -> tuple[int, float]:
+        requests, nanoseconds = 0, 0
+        try:
+            reply = self._guest.qmp('query-blockstats')
+        except errors.HypervisorError:
+            # The read that follows will say so.
+            return 0, 0.0
+        for device in reply if isinstance(reply, list) else ():
+            stats = decode.mapping(decode.mapping(
+                device, 'query-blockstats').get('stats'), 'stats')
+            for kind in 'rd', 'wr':
+                requests += decode.count(
+                    stats.get(kind + '_operations', 0), kind)
+                nanoseconds += decode.count(
+                    stats.get(kind + '_total_time_ns', 0), kind)
+        return requests, nanoseconds / 1e9
