@@ -6,11 +6,14 @@ selective  the base image, which is an old full backup, comes from the
            backup daemon; all that was written since from the volume
 ours       the newest backup comes from the daemon; what was written since
            from the volume
+
+The fingerprints of the last two are taken before the move.
 """
 
 from __future__ import annotations
 
 from concurrent import futures
+import contextlib
 import filecmp
 import os
 import pathlib
@@ -28,6 +31,8 @@ from nova_dedup_migrate.storage import rebuild
 from nova_dedup_migrate.storage import writer
 from nova_dedup_migrate.storage.sources import backup as backup_source
 from nova_dedup_migrate.swaps import fill
+from nova_dedup_migrate.swaps import fingerprints
+from nova_dedup_migrate.swaps import reading
 from nova_dedup_migrate.swaps import watches
 from nova_dedup_migrate.tests.functional.disks import rig
 from testkit import spec
@@ -125,6 +130,7 @@ class Moves(test_service.ServiceTestCase):
         """
         with tempfile.TemporaryDirectory(dir=self.directory) as here:
             self._here = pathlib.Path(here)
+            self.records = watches.Records(str(self._here / 'watches'))
             return self._move(way, count, rate)
 
     def _move(self, way, count, rate):
@@ -195,7 +201,8 @@ class Moves(test_service.ServiceTestCase):
     def _prepare(self, way, one):
         """Bring a volume and its backups into the state of a way.
 
-        :returns: watches.Record, None for a copy of all
+        :returns: (watches.Record, bytes read for its fingerprints), None
+            for a copy of all
         """
         if way == FULL:
             self._change(one, _NEW)
@@ -207,14 +214,28 @@ class Moves(test_service.ServiceTestCase):
         volume, old = (self._old[one.name] if way == OURS
                        else (self.make_volume(), None))
         (device,) = one.source.disks().values()
-        # This test itself makes the backup after the watch.
-        watch, _ = watches.begin(one.source, device, lambda: None)
+        record = self.records.begin(one.source, device, one.name, 'vda',
+                                    volume.id)
+        read = self._read(one, record)
         self.back_up(volume, one.path.read_bytes(), old)
         if way == SELECTIVE:
             self._change(one, _OLD)
         self._change(one, _NEW)
-        return watches.Record('instance', 'vda', volume.id, watch.token,
-                              (old.id,) if old else (), '')
+        return record, read
+
+    def _read(self, one, record):
+        """Take a volume's fingerprints, as its reader would in time."""
+        watch = watches.of(one.source, record.token)
+        read = 0
+        with contextlib.closing(fingerprints.Fingerprints(
+                self.records.fingerprints(one.name, 'vda'), watch)) as known:
+            with (one.source.exported_disk(watch.node_name) as path,
+                  reading.connected(path) as disk):
+                for at in range(0, watch.size, reading.STEP):
+                    read += reading.read(
+                        one.source, watch, disk, known, at,
+                        min(reading.STEP, watch.size - at))
+        return read
 
     def _change(self, one, share):
         """Write to some of the volume, as a guest would."""
@@ -233,7 +254,7 @@ class Moves(test_service.ServiceTestCase):
         start = time.monotonic()
 
         def work(number):
-            fetched = (self._fill(volumes[number], records[number], daemon)
+            fetched = (self._fill(volumes[number], records[number][0], daemon)
                        if daemon else 0)
             filling = time.monotonic() - start if daemon else 0.0
             mark = volumes[number].mirror_to_ready(link)
@@ -255,15 +276,18 @@ class Moves(test_service.ServiceTestCase):
             moved, sum(guests) / len(guests),
             volume_load.share((first[0], begun[0]), (begun[0], ended[0])),
             now[0] - used[0], now[1] - used[1],
-            sum(one[0] for one in done)), [one[1] for one in done]
+            sum(one[0] for one in done),
+            sum(one[1] for one in records if one)), [one[1] for one in done]
 
     def _fill(self, one, record, daemon):
         backup = reader.BackupReader(
             daemon.api, self._tls, test_service.HOST, record.volume_id,
             real_backups.PROJECT, record.refusal)
-        return fill.fill(
-            one.source, record, backup_source.BackupSource(backup),
-            'backup', writer.Image(str(one.target), 'raw'),
-            str(one.target.with_suffix('.journal')),
-            rebuild.Limits(reserve=0), self.tool(),
-            everything=False).fetched
+        watch = watches.of(one.source, record.token)
+        with contextlib.closing(fingerprints.Fingerprints(
+                self.records.fingerprints(one.name, 'vda'), watch)) as known:
+            return fill.fill(
+                one.source, watch, known, backup_source.BackupSource(backup),
+                writer.Image(str(one.target), 'raw'),
+                str(one.target.with_suffix('.journal')),
+                rebuild.Limits(reserve=0), self.tool()).fetched

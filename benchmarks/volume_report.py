@@ -33,6 +33,7 @@ class Moved:
     :ivar processor: of the backup daemon
     :ivar store: that the daemon read
     :ivar fetched: that came from the daemon
+    :ivar before: read from the volumes before, for their fingerprints
     """
 
     seconds: float
@@ -43,6 +44,7 @@ class Moved:
     processor: float
     store: int
     fetched: int
+    before: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +72,8 @@ _FIGURES = (
     ('processor of the daemon', 's', lambda moved: moved.processor),
     ('daemon read from the store', 'MiB', lambda moved: moved.store / _MIB),
     ('fetched', 'MiB', lambda moved: moved.fetched / _MIB),
+    ('read for fingerprints before', 'MiB',
+     lambda moved: moved.before / _MIB),
 )
 
 

@@ -11,6 +11,8 @@ import dataclasses
 import json
 import time
 
+import numpy
+
 from guests.synthetic import console
 from lab import client
 from lab import errors
@@ -18,6 +20,7 @@ from lab import faults
 from lab import guest
 from lab import instances
 from lab.services import backups
+from nova_dedup_migrate.swaps import fingerprints
 from nova_dedup_migrate.swaps import operations
 
 NAME = 'volumes'
@@ -26,6 +29,8 @@ _BRICK = 'srv/nas/brick'
 #: Bytes of a block, where files differ.
 _COMPARED = 32768
 _LIMIT = 900.0
+#: Share of a volume that has to be known before it moves.
+_KNOWN = 0.98
 #: KB/s and seconds that the guest writes for.
 _RATE, _WRITES = 400, 4.0
 _VERIFY = 600.0
@@ -188,8 +193,19 @@ class Subject:
                    lambda: path.exists() and json.loads(
                        path.read_text())['volume_id'] == volume, 60)
 
+    def wait_read(self, disk):
+        """Wait until the driver knows what most blocks of a disk are."""
+        volume = self.volumes()[disk]
+        path = (self.host.directory / _VOLUMES / 'watches'
+                / ('%s.%s.fingerprints' % (self.id, disk)))
+        self._wait('volume %s is not read' % volume,
+                   lambda: known(path) >= _KNOWN, _LIMIT)
+
     def back_up(self, disk):
-        """Make a full backup, have the guest write, make an increment."""
+        """Make a full backup, have the guest write, make an increment.
+
+        Returns when the volume is read: what was written last may not be.
+        """
         self.wait_recorded(disk)
         volume = self.volumes()[disk]
         self.rest()
@@ -201,6 +217,7 @@ class Subject:
             # What was written after the increment has to come from the
             # volume.
             self.write()
+        self.wait_read(disk)
 
     def _available(self, backup):
         status = self._storage.get_backup(backup.id).status
@@ -329,6 +346,16 @@ class Subject:
             if time.monotonic() > deadline:
                 raise errors.LabError('%s after %.0f s' % (otherwise, limit))
             time.sleep(0.3)
+
+
+def known(path):
+    """Return the share of blocks that a file of fingerprints has."""
+    try:
+        data = path.read_bytes()[fingerprints.FIRST:]
+    except FileNotFoundError:
+        return 0.0
+    entries = numpy.frombuffer(data, 'u1').reshape(-1, fingerprints.ENTRY)
+    return float(entries.any(axis=1).mean()) if len(entries) else 0.0
 
 
 def different(one, other):

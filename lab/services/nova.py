@@ -56,20 +56,18 @@ def configure(cloud):
 
 
 def _configure(cloud, host, driver=None, enabled=True, at_once=0,
-               fill_samples=False, connections=0):
+               connections=0):
     """Write nova.conf of a host.
 
     :param driver: of DRIVERS, for a compute host
     :param enabled: [dedup_migrate] enabled
     :param at_once: max_concurrent_live_migrations, 0: Nova's default
-    :param fill_samples: [dedup_migrate] volume_fill_samples
     :param connections: live_migration_parallel_connections, 0: Nova's
         default
     """
     cloud.configure(host, '/etc/nova/nova.conf', 'nova.conf',
                     driver=DRIVERS.get(driver), enabled=enabled,
-                    at_once=at_once, fill_samples=fill_samples,
-                    connections=connections,
+                    at_once=at_once, connections=connections,
                     channel=tls.CHANNEL_DIRECTORY,
                     qemu=_qemu(cloud, host.name) if driver else None)
 

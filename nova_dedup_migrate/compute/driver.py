@@ -11,6 +11,7 @@ With ``[dedup_migrate] enabled = false`` each override is Nova's own method
 and nothing else.
 """
 
+import contextlib
 import functools
 import threading
 
@@ -158,6 +159,44 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
         with self.volumes.filling(guest, disk_dev, conf):
             return swap(guest, disk_dev, conf, *args, **kwargs)
 
+    # What needs QEMU's disks for itself, or its only NBD server
+
+    def detach_volume(self, context, connection_info, instance, *args,
+                      **kwargs):
+        """Detach it when it is not read any more."""
+        with _unread(self, instance):
+            return super().detach_volume(context, connection_info, instance,
+                                         *args, **kwargs)
+
+    def extend_volume(self, context, connection_info, instance, *args,
+                      **kwargs):
+        """Extend it when it is not read any more."""
+        with _unread(self, instance):
+            return super().extend_volume(context, connection_info, instance,
+                                         *args, **kwargs)
+
+    def volume_snapshot_create(self, context, instance, *args, **kwargs):
+        """Make it when the volume is not read any more."""
+        with _unread(self, instance):
+            return super().volume_snapshot_create(context, instance, *args,
+                                                  **kwargs)
+
+    def volume_snapshot_delete(self, context, instance, *args, **kwargs):
+        """Delete it when the volume is not read any more."""
+        with _unread(self, instance):
+            return super().volume_snapshot_delete(context, instance, *args,
+                                                  **kwargs)
+
+    def snapshot(self, context, instance, *args, **kwargs):
+        """Make it when the volumes are not read any more."""
+        with _unread(self, instance):
+            return super().snapshot(context, instance, *args, **kwargs)
+
+    def suspend(self, context, instance, *args, **kwargs):
+        """Suspend it when its volumes are not read any more."""
+        with _unread(self, instance):
+            return super().suspend(context, instance, *args, **kwargs)
+
     def _live_migration(self, context, instance, dest, post_method,
                         recover_method, block_migration, migrate_data):
         """Run Nova's own as one task of our flow."""
@@ -166,9 +205,10 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
             return live_migration(context, instance, dest, post_method,
                                   recover_method, block_migration,
                                   migrate_data)
-        with self.dedup.session(context, instance, dest, post_method,
-                                recover_method, block_migration,
-                                migrate_data) as session:
+        with (self.volumes.unread(instance),
+              self.dedup.session(context, instance, dest, post_method,
+                                 recover_method, block_migration,
+                                 migrate_data) as session):
             if session is None:
                 return None
 
@@ -250,3 +290,10 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
             if session is None or not session.defer(
                     operations.FORCE_COMPLETE):
                 raise
+
+
+def _unread(driver, instance):
+    """Have the volumes of an instance not read while a block runs."""
+    if not driver.dedup.enabled:
+        return contextlib.nullcontext()
+    return driver.volumes.unread(instance)

@@ -6,8 +6,9 @@ Before it begins, the new one is filled from a backup (swaps.fill), and
 the copy then skips what is proven.  If anything fails before that, Nova
 copies all; the log has the reason.
 
-A thread has QEMU record writes to the volumes of this host's instances, so
-that there is a backup that was begun after the record (swaps.watches).
+A thread has QEMU record writes to the volumes of this host's instances, and
+reads them (swaps.reading).  It lets go of an instance that is swapped,
+migrated or else needs its disks.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from nova import exception
 from nova import objects
 import nova.conf
 from oslo_log import log as logging
+from oslo_serialization import jsonutils
 
 from nova_dedup_migrate import errors as base_errors
 from nova_dedup_migrate.backups import api as backups_api
 from nova_dedup_migrate.backups import connection
-from nova_dedup_migrate.backups import objects as backup_objects
 from nova_dedup_migrate.backups import reader
 from nova_dedup_migrate.compute import guests
 from nova_dedup_migrate.compute import swap_recovery
@@ -46,23 +47,33 @@ from nova_dedup_migrate.storage import writer
 from nova_dedup_migrate.storage.sources import backup as backup_source
 from nova_dedup_migrate.swaps import errors
 from nova_dedup_migrate.swaps import fill
+from nova_dedup_migrate.swaps import fingerprints
 from nova_dedup_migrate.swaps import operations
+from nova_dedup_migrate.swaps import reading
+from nova_dedup_migrate.swaps import turns
 from nova_dedup_migrate.swaps import watches
 
 CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
 
 _DAEMON = 'qemu-storage-daemon'
+#: Seconds to wait until a volume is not read any more: a slice, and requests
+#: of slow storage.
+_PATIENCE = 30.0
 _Used = Callable[[], watching.DiskWatch | None]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Swap:
-    """What Nova was called with."""
+    """What Nova was called with.
+
+    :ivar unread: whether nobody reads the disks of the instance
+    """
 
     instance: objects.Instance
     old_volume: str
     new_volume: str
+    unread: bool
 
 
 class VolumeSwaps:
@@ -78,6 +89,7 @@ class VolumeSwaps:
         self._guard = threading.RLock()
         self._swaps: dict[tuple[str, str], _Swap] = {}
         self._stopped = threading.Event()
+        self._turns = turns.Turns()
         self._api: backups_api.BackupAssistAPI | None = None
 
     @property
@@ -121,10 +133,16 @@ class VolumeSwaps:
                               'again when nova-compute starts; see "Volumes '
                               'that move" in the administrator guide',
                               one.old_volume, one.instance)
+        reader = reading.Reader(self._records, self._turns, self._readable,
+                                _rate, self._stopped)
+        interval = CONF.dedup_migrate.volume_watch_interval
+        due = time.monotonic() + interval
         while not self._stopped.wait(
-                CONF.dedup_migrate.volume_watch_interval or None):
-            if self.enabled:
+                max(0.0, due - time.monotonic()) if interval else None):
+            due = time.monotonic() + interval
+            if self.enabled and _rate():
                 self.watch_all()
+                reader.work(due)
 
     def _forget(self, swap: operations.Swap) -> None:
         """Have QEMU forget the watch that an interrupted fill has claimed.
@@ -159,56 +177,66 @@ class VolumeSwaps:
         for instance, disk in self._records.names():
             if instance not in there:
                 self._records.remove(instance, disk)
+        self._records.sweep()
 
     def _watch_instance(self, uuid: str) -> None:
         context = nova_context.get_admin_context()
-        volumes = [bdm for bdm in objects.BlockDeviceMappingList
+        volumes = {bdm.device_name.rpartition('/')[2]: bdm.volume_id
+                   for bdm in objects.BlockDeviceMappingList
                    .get_by_instance_uuid(context, uuid)
-                   if bdm.is_volume and bdm.volume_id and bdm.device_name]
+                   if bdm.is_volume and bdm.volume_id and bdm.device_name
+                   and not _is_encrypted(bdm)}
+        for instance, disk in list(self._records.names()):
+            if instance == uuid and disk not in volumes:
+                self._records.remove(instance, disk)
         if not volumes:
             return
-        instance = objects.Instance.get_by_uuid(context, uuid)
-        guest = guests.open_guest(self._driver._host, instance)
+        guest = guests.open_guest(
+            self._driver._host, objects.Instance.get_by_uuid(context, uuid))
         devices = guest.disks()
-        for bdm in volumes:
-            disk = bdm.device_name.rpartition('/')[2]
+        for disk, volume_id in volumes.items():
             with self._guard:
                 if disk in devices and (uuid, disk) not in self._swaps:
-                    self._watch_disk(guest, instance, disk, devices[disk],
-                                     bdm.volume_id)
+                    self._watch_disk(guest, uuid, disk, devices[disk],
+                                     volume_id)
 
-    def _watch_disk(self, guest: hypervisor.Guest,
-                    instance: objects.Instance, disk: str, device: str,
-                    volume_id: str) -> None:
-        record = self._records.load(instance.uuid, disk)
-        if record is not None and record.volume_id == volume_id:
-            watch = watches.of(guest, record.token)
-            if watch is not None and not watches.is_worn(watch):
-                return
-        watch, found = watches.begin(
-            guest, device,
-            lambda: self._find(instance.project_id, volume_id))
-        try:
-            self._records.save(watches.Record(
-                instance.uuid, disk, volume_id, watch.token,
-                tuple(backup.backup_id for backup in found.backups),
-                found.now))
-        except BaseException:
-            guest.drop_disk(watch.token)
-            raise
+    def _watch_disk(self, guest: hypervisor.Guest, uuid: str, disk: str,
+                    device: str, volume_id: str) -> None:
+        record = self._records.load(uuid, disk)
+        if (record is not None and record.volume_id == volume_id
+                and os.path.exists(self._records.fingerprints(uuid, disk))
+                and watches.of(guest, record.token) is not None):
+            return
+        self._records.begin(guest, device, uuid, disk, volume_id)
         LOG.debug('Writes to volume %s of instance %s are recorded',
-                  volume_id, instance.uuid)
+                  volume_id, uuid)
 
-    def _find(self, project_id: str, volume_id: str
-              ) -> backup_objects.DedupBackupFindReply:
-        found = self._client().find(backup_objects.DedupBackupFindRequest(
-            volume_id=volume_id, project_id=project_id, host=CONF.host))
-        if len(found.backups) >= backup_objects.MAX_BACKUPS:
-            # There may be more, and those that exist have to be known.
-            raise errors.NotFillable(
-                reason='volume %s has %d backups or more'
-                % (volume_id, len(found.backups)))
-        return found
+    def _readable(self, uuid: str) -> hypervisor.Guest:
+        """Return the guest of an instance to which nothing happens.
+
+        :raises LookupError: something does
+        """
+        try:
+            instance = objects.Instance.get_by_uuid(
+                nova_context.get_admin_context(), uuid)
+        except exception.NovaException as error:
+            raise LookupError(uuid) from error
+        if instance.task_state is not None:
+            raise LookupError('the instance is %s' % instance.task_state)
+        return guests.open_guest(self._driver._host, instance)
+
+    @contextlib.contextmanager
+    def unread(self, instance: objects.Instance) -> Iterator[bool]:
+        """Have the volumes of an instance not read while the block runs.
+
+        :returns: whether that is so; not if storage does not answer
+        """
+        with self._turns.unread(instance.uuid, _PATIENCE) as gone:
+            if not gone:
+                LOG.warning('A volume of instance %s has been read for more '
+                            'than %d seconds: its storage does not answer',
+                            instance.uuid, _PATIENCE)
+            yield gone
 
     def _client(self) -> backups_api.BackupAssistAPI:
         if self._api is None:
@@ -239,15 +267,16 @@ class VolumeSwaps:
         """
         disk = mountpoint.rpartition('/')[2]
         key = (instance.uuid, disk)
-        swap = _Swap(instance, str(old.get('serial') or ''),
-                     str(new.get('serial') or ''))
-        with self._guard:
-            self._swaps[key] = swap
-        try:
-            yield
-        finally:
+        with self.unread(instance) as gone:
             with self._guard:
-                self._swaps.pop(key, None)
+                self._swaps[key] = _Swap(
+                    instance, str(old.get('serial') or ''),
+                    str(new.get('serial') or ''), gone)
+            try:
+                yield
+            finally:
+                with self._guard:
+                    self._swaps.pop(key, None)
 
     @contextlib.contextmanager
     def filling(self, guest: typing.Any, disk: str, conf: typing.Any
@@ -272,8 +301,11 @@ class VolumeSwaps:
                     filled, used = self._fill(stack, swap, guest, disk, conf)
                     LOG.info('Volume %s of instance %s: %d of %d bytes were '
                              'filled from a backup in %.1f s; the rest is '
-                             'copied', swap.old_volume, swap.instance.uuid,
-                             filled.proven, filled.size, filled.seconds)
+                             'copied: %d differ from the backup, %d have not '
+                             'been read since they were written',
+                             swap.old_volume, swap.instance.uuid,
+                             filled.proven, filled.size, filled.seconds,
+                             filled.different, filled.unknown)
             except base_errors.DedupMigrateError as error:
                 outcome = 'copied by Nova: %s' % error
                 LOG.info('Volume %s of instance %s is copied in full: %s',
@@ -314,31 +346,39 @@ class VolumeSwaps:
             raise errors.NotFillable(
                 reason='the new volume is neither a file nor a device of '
                 'this host')
-        record = self._records.load(swap.instance.uuid, disk)
+        if not swap.unread:
+            raise errors.NotFillable(reason='the old volume is still being '
+                                     'read; its storage does not answer')
+        uuid = swap.instance.uuid
+        record = self._records.load(uuid, disk)
         if record is None or record.volume_id != swap.old_volume:
             raise errors.NotFillable(reason='no writes were recorded')
         guest = guests.open_guest(self._driver._host, swap.instance)
+        watch = watches.of(guest, record.token)
+        if watch is None:
+            raise errors.NotFillable(
+                reason='QEMU has not recorded all writes to the volume')
+        known = fingerprints.Fingerprints(
+            self._records.fingerprints(uuid, disk), watch)
+        stack.callback(known.close)
         # Whatever comes of it, the watch is used up.
-        self._records.remove(swap.instance.uuid, disk)
+        self._records.remove(uuid, disk)
         stack.callback(self._drop, guest, record.token)
-        backup = reader.BackupReader(
+        source = backup_source.BackupSource(reader.BackupReader(
             self._client(), connection.tls_context(CONF), CONF.host,
-            swap.old_volume, swap.instance.project_id, record.refusal)
-        source = backup_source.BackupSource(backup)
+            swap.old_volume, swap.instance.project_id, record.refusal))
         stack.callback(source.close)
-        assert backup.backup is not None
-        journal = self._records.journal(swap.instance.uuid, disk)
+        journal = self._records.journal(uuid, disk)
         with contextlib.suppress(FileNotFoundError):
             # That of another target.
             os.unlink(journal)
         try:
             return fill.fill(
-                guest, record, source, backup.backup.backup_id,
+                guest, watch, known, source,
                 writer.Image(conf.source_path, conf.driver_format or 'raw'),
                 journal, rebuild.Limits(
                     seconds=CONF.dedup_migrate.volume_fill_time),
-                _storage_daemon(nova_guest),
-                not CONF.dedup_migrate.volume_fill_samples), functools.partial(
+                _storage_daemon(nova_guest)), functools.partial(
                     _watch_of, guest, record.token)
         finally:
             with contextlib.suppress(OSError):
@@ -350,6 +390,17 @@ class VolumeSwaps:
         with contextlib.suppress(base_errors.DedupMigrateError):
             if _watch_of(guest, token) is not None:
                 guest.drop_disk(token)
+
+
+def _rate() -> float:
+    """Return the bytes a second with which volumes are read, 0: not."""
+    return float(CONF.dedup_migrate.volume_fingerprint_rate << 20)
+
+
+def _is_encrypted(bdm: objects.BlockDeviceMapping) -> bool:
+    """Return whether a volume is: what backups have of it is ciphertext."""
+    info = jsonutils.loads(bdm.connection_info or '{}')
+    return bool(info.get('data', {}).get('encrypted'))
 
 
 def _watch_of(guest: hypervisor.Guest, token: str
@@ -368,12 +419,13 @@ def _described(operation: operations.Swap, filled: fill.Filled,
         # What was filled was copied once more.
         return dataclasses.replace(
             operation, size=filled.size, sources={'volume': filled.size},
-            sampled=filled.sampled, outcome='copied by Nova: %s' % (
+            outcome='copied by Nova: %s' % (
                 watch and watch.reason or 'the copy began without what was '
                 'filled'))
     zero = min(filled.zero, filled.size - watch.dirty)
     return dataclasses.replace(
-        operation, size=filled.size, sampled=filled.sampled,
+        operation, size=filled.size, different=filled.different,
+        unknown=filled.unknown,
         sources={'backup': filled.size - watch.dirty - zero, 'zero': zero,
                  'volume': watch.dirty},
         outcome='%d of %d bytes were filled from a backup' % (

@@ -437,10 +437,9 @@ _BACKUPS = [
         min=0,
         max=86400,
         help='Seconds between two checks that QEMU records the writes to '
-             'each volume in use. A volume that moves to another backend '
-             'is filled from a backup if that was begun later than the '
-             'record. 0: writes are not recorded. Without '
-             'backup_certificate they are not, either.'),
+             'each volume in use, and which of them are to be read. 0: '
+             'writes are not recorded, and nothing is read. Without '
+             'backup_certificate neither is done.'),
     cfg.IntOpt(
         'volume_fill_time',
         default=14400,
@@ -449,16 +448,18 @@ _BACKUPS = [
         mutable=True,
         help='Seconds for filling a new volume from a backup. After that '
              'the volume is copied in full.'),
-    cfg.BoolOpt(
-        'volume_fill_samples',
-        default=False,
+    cfg.IntOpt(
+        'volume_fingerprint_rate',
+        default=10,
+        min=0,
+        max=100000,
         mutable=True,
-        help='Whether only samples of a volume are compared with its '
-             'backup before the new volume is filled from it. If not, all '
-             'that is filled is, so the old volume is read as by an '
-             'ordinary copy. With samples it is hardly read, but a backup '
-             'that differs from what the guest has written gives a volume '
-             'with wrong bytes.'),
+        help='MiB/s, for all volumes of this host together, with which they '
+             'are read at most to know what a backup has of them; less if '
+             'the requests of the guest take longer. A volume that moves '
+             'to another backend is filled from a backup as far as it has '
+             'been read. 0: volumes are not read, and none is filled from a '
+             'backup.'),
 ]
 
 ALL_OPTS = (_BASIC + _AGENT + _PAGE_CACHE + _CONTENT_INDEX + _DISKS

@@ -83,7 +83,7 @@ class Bitmap:
 
     def _steps(self, start: int, end: int) -> Iterator[numpy.ndarray]:
         for first in range(start, end, _STEP):
-            yield self._bits(first, min(end, first + _STEP))
+            yield self.bits(first, min(end, first + _STEP))
 
     def runs(self) -> Iterator[tuple[int, int]]:
         """Yield (first, count) of each run of set bits, in order."""
@@ -119,7 +119,7 @@ class Bitmap:
         result = Bitmap(-(-self.size // factor))
         step = _STEP // factor * factor * 8
         for start in range(0, self.size, step):
-            bits = self._bits(start, min(self.size, start + step))
+            bits = self.bits(start, min(self.size, start + step))
             bits = numpy.concatenate(
                 [bits, numpy.ones(-len(bits) % factor, numpy.uint8)])
             packed = numpy.packbits(bits.reshape(-1, factor).all(axis=1),
@@ -128,7 +128,11 @@ class Bitmap:
             result._bytes[first:first + len(packed)] = packed.tobytes()
         return result
 
-    def _bits(self, start: int, end: int) -> numpy.ndarray:
+    def bits(self, start: int, end: int) -> numpy.ndarray:
+        """Return bits as an array of 0 and 1.
+
+        :param end: of the first one that is not returned
+        """
         if not 0 <= start <= end <= self.size:
             raise IndexError((start, end))
         raw = numpy.frombuffer(self._bytes, numpy.uint8,

@@ -72,8 +72,8 @@ def scan(disk: nbd.NBD, clear: Callable[[int, int], None],
             if pace is not None:
                 pace(length)
             clear(offset, length)
-            for record in _records(disk, offset, length, above_base,
-                                   scanned):
+            for record in records(disk, offset, length, above_base,
+                                  scanned):
                 yield writer.record(record)
                 done += record.count
                 scanned.blocks = done
@@ -92,9 +92,14 @@ def _steps(wanted: Extents, size: int, granularity: int
             yield start, min(STEP, end - start)
 
 
-def _records(disk: nbd.NBD, offset: int, length: int, above_base: bool,
-             scanned: Scanned) -> Iterator[manifest.Record]:
-    """Yield the records of one step."""
+def records(disk: nbd.NBD, offset: int, length: int, above_base: bool,
+            scanned: Scanned) -> Iterator[manifest.Record]:
+    """Yield the records of one step, whose bits have been cleared.
+
+    :param offset: a multiple of blocks.BLOCK
+    :param length: bytes, which are read at once
+    :raises nbd.Error: the connection is lost
+    """
     kinds = disk_extents.kinds(disk, offset, length, above_base)
     data = None
     if disk_extents.DATA in kinds:

@@ -12,10 +12,5 @@ class NotFillable(SwapError):
     """There is nothing to fill it from, or it cannot be filled."""
 
 
-class BackupDiffers(SwapError):
-    """A block that nobody has written is not as the backup has it."""
-
-    template = ('backup {backup_id} differs from volume {volume_id} at byte '
-                '{offset}, although the guest has not written there since. '
-                'The new volume is copied from the volume alone. Check who '
-                'else writes to the volume')
+class NotKept(SwapError):
+    """The file of what has been read of a volume is not to be trusted."""

@@ -3,33 +3,28 @@
 
 ::
 
-    blocks not written since the watch began: their SHA-256, as the backup
-        has them, are the manifest
-    some of them are read from the volume and compared
+    the reader of the volume has ended, and nobody begins another
+    blocks whose bit is clear and whose fingerprint is that of the backup:
+        their SHA-256, as the backup has them, are the manifest
     claim: the next mirror job copies everything, if it is not armed by then
     each is written to the new volume, read back and compared: proven
     arm: the mirror job copies what is written or not proven
 
-A backup can differ from the volume although nothing was written since it
-began: what made it may have read from a cache that was outdated.  So all that
-is to be filled is compared with the volume, unless the operator trusts the
-backups: then only samples are read.  Nothing is cleared in the watch, so
+Nothing of the volume is read.  Nothing is cleared in the watch any more, so
 whatever the guest writes meanwhile is copied by the mirror.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from collections.abc import Iterator
 import dataclasses
 import hashlib
 import io
 import itertools
-import random
-import time
+
+import numpy
 
 from nova_dedup_migrate.hypervisor import base as hypervisor
-from nova_dedup_migrate.hypervisor import disk_export
 from nova_dedup_migrate.hypervisor import watching
 from nova_dedup_migrate.storage import bitmap
 from nova_dedup_migrate.storage import blocks
@@ -39,14 +34,7 @@ from nova_dedup_migrate.storage import rebuild
 from nova_dedup_migrate.storage import writer
 from nova_dedup_migrate.storage.sources import backup as backup_source
 from nova_dedup_migrate.swaps import errors
-from nova_dedup_migrate.swaps import watches
-
-#: Blocks of the volume that are compared if not all of them are.
-SAMPLES = 64
-#: Blocks that may differ before the guest's writes are read again.
-_DIFFERENT = 1024
-#: Blocks that are read at once: each read waits for the storage.
-_AT_ONCE = 32
+from nova_dedup_migrate.swaps import fingerprints
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,31 +44,46 @@ class Filled:
     :ivar size: of the volume
     :ivar proven: of the new volume, what the mirror need not copy
     :ivar fetched: that came from the backup
-    :ivar sampled: that were read from the volume
+    :ivar different: that are known to be other ones than in the backup
+    :ivar unknown: that have not been read since they were written
     :ivar zero: of proven, what is zeros
     """
 
     size: int
     proven: int
     fetched: int
-    sampled: int
+    different: int
+    unknown: int
     seconds: float
     zero: int = 0
 
 
-def fill(guest: hypervisor.Guest, record: watches.Record,
-         source: backup_source.BackupSource, backup_id: str,
-         image: writer.Image, journal: str,
-         limits: rebuild.Limits | None = None,
-         program: str = 'qemu-storage-daemon', everything: bool = True
-         ) -> Filled:
+@dataclasses.dataclass(frozen=True)
+class Same:
+    """Which blocks of a volume are as a backup has them.
+
+    :ivar blocks: these
+    :ivar different: how many are known to differ
+    :ivar unknown: how many are not known
+    """
+
+    blocks: bitmap.Bitmap
+    different: int
+    unknown: int
+
+
+def fill(guest: hypervisor.Guest, watch: watching.DiskWatch,
+         known: fingerprints.Fingerprints,
+         source: backup_source.BackupSource, image: writer.Image,
+         journal: str, limits: rebuild.Limits | None = None,
+         program: str = 'qemu-storage-daemon') -> Filled:
     """Fill an image and arm the disk for the mirror into it.
 
-    :param record: of the disk's watch
+    :param watch: of the disk; nobody else clears any of it
+    :param known: of this watch
     :param source: with the backup, is closed
     :param image: the new volume
     :param journal: path for rebuild's journal, which is made
-    :param everything: compare all blocks with the volume, not samples
     :raises SwapError: nothing is armed
     :raises StorageError: likewise
     :raises HypervisorError: likewise
@@ -88,17 +91,14 @@ def fill(guest: hypervisor.Guest, record: watches.Record,
     if libnbd.nbd is None:
         raise errors.NotFillable(
             reason='python3-libnbd is not installed on this host')
-    watch = watches.of(guest, record.token)
-    if watch is None:
+    known.sync()
+    same = compare(guest, watch, known, source)
+    if not same.blocks.count():
         raise errors.NotFillable(
-            reason='QEMU has not recorded all writes to the volume')
-    if watch.granularity % blocks.BLOCK:
-        raise errors.NotFillable(reason='QEMU records writes in granules of '
-                                 '%d bytes' % watch.granularity)
-    clean = _clean(guest, watch, source)
+            reason='no block is known to be as in the backup: %d differ, and '
+            '%d have not been read or were written since' % (
+                same.different, same.unknown))
     limits = limits or rebuild.Limits()
-    sampled = _compare(guest, watch, source, record, backup_id,
-                       _pieces(clean, everything), limits.seconds)
     # From now on somebody writes to the new volume.
     guest.claim_disk(watch.token)
     build = rebuild.Rebuild(
@@ -107,109 +107,43 @@ def fill(guest: hypervisor.Guest, record: watches.Record,
                      watch.granularity),
         [source], limits, program=program)
     built = build.run(lambda extents: _Manifest(
-        _manifest(watch.size, source, clean)).read)
+        _manifest(watch.size, source, same.blocks)).read)
     built.identity.check(image.path)
     # Only a replica has none.
     assert built.canary is not None
     armed = guest.arm_disk(watch.token, bytes(built.proven),
                            built.canary.offset, built.canary.data)
-    return Filled(watch.size, armed.proven, source.fetched, sampled,
+    return Filled(watch.size, armed.proven, source.fetched,
+                  same.different * blocks.BLOCK, same.unknown * blocks.BLOCK,
                   built.seconds, built.sources.get('zero', 0))
 
 
-def _clean(guest: hypervisor.Guest, watch: watching.DiskWatch,
-           source: backup_source.BackupSource) -> bitmap.Bitmap:
-    """Return the blocks that are as the backup has them."""
+def compare(guest: hypervisor.Guest, watch: watching.DiskWatch,
+            known: fingerprints.Fingerprints,
+            source: backup_source.BackupSource) -> Same:
+    """Return which blocks are as a backup has them.
+
+    :raises NotFillable: what is known of the volume is damaged
+    :raises HypervisorError: QEMU does not answer
+    """
+    total = blocks.count(watch.size)
     dirty = bitmap.Bitmap(watch.granules, guest.dirty_granules(watch))
-    clean = bitmap.Bitmap(blocks.count(watch.size))
-    # A last block that is shorter in one of them has another SHA-256.
-    whole = min(watch.size, source.size)
-    if source.size != watch.size:
-        whole -= whole % blocks.BLOCK
-    if whole:
-        clean.set(0, blocks.count(whole))
+    clean = bitmap.Bitmap(total)
+    clean.set(0, total)
     for offset, length in dirty.extents(watch.granularity, watch.size):
         clean.clear(offset // blocks.BLOCK, blocks.count(length))
-    return clean
-
-
-def _pieces(clean: bitmap.Bitmap, everything: bool
-            ) -> Iterator[tuple[int, int]]:
-    """Yield (first, count) of the blocks to compare, ascending."""
-    if everything:
-        for first, count in clean.runs():
-            for at in range(first, first + count, _AT_ONCE):
-                yield at, min(_AT_ONCE, first + count - at)
-        return
-    numbers = [number for first, count in clean.runs()
-               for number in random.sample(
-                   range(first, first + count),
-                   min(count, max(1, SAMPLES * count // clean.size)))]
-    for number in sorted(random.sample(numbers, min(len(numbers), SAMPLES))):
-        yield number, 1
-
-
-def _compare(guest: hypervisor.Guest, watch: watching.DiskWatch,
-             source: backup_source.BackupSource, record: watches.Record,
-             backup_id: str, pieces: Iterable[tuple[int, int]],
-             seconds: float) -> int:
-    """Compare blocks of the volume; return how many bytes.
-
-    :param pieces: (first, count) of blocks
-    :param seconds: that it may take
-    :raises BackupDiffers:
-    :raises NotFillable:
-    """
-    wrong: list[int] = []
-    done, end = 0, time.monotonic() + seconds
-    with guest.exported_disk(watch.node_name) as path:
-        disk = libnbd.nbd.NBD()
-        disk.set_export_name(disk_export.NAME)
-        disk.connect_unix(path)
-        try:
-            for first, count in pieces:
-                if time.monotonic() > end:
-                    raise errors.NotFillable(
-                        reason='comparing the volume with its backup took '
-                        'longer than %d seconds' % seconds)
-                offset = first * blocks.BLOCK
-                data = disk.pread(min(count * blocks.BLOCK,
-                                      watch.size - offset), offset)
-                done += len(data)
-                wrong += [
-                    first + at for at in range(count)
-                    if blocks.digest(data[at * blocks.BLOCK:
-                                          (at + 1) * blocks.BLOCK])
-                    != source.digest(first + at)]
-                if len(wrong) >= _DIFFERENT:
-                    _judge(guest, watch, source, record, backup_id, wrong)
-                    wrong.clear()
-        except libnbd.nbd.Error as error:
-            raise errors.NotFillable(
-                reason='the volume cannot be read: %s' % error) from error
-        finally:
-            disk.shutdown()
-    if not done:
-        raise errors.NotFillable(reason='all of the volume has been written '
-                                 'since the backup')
-    if wrong:
-        _judge(guest, watch, source, record, backup_id, wrong)
-    return done
-
-
-def _judge(guest: hypervisor.Guest, watch: watching.DiskWatch,
-           source: backup_source.BackupSource, record: watches.Record,
-           backup_id: str, wrong: list[int]) -> None:
-    """Check that the guest has written to all blocks that differ.
-
-    :raises BackupDiffers:
-    """
-    still = _clean(guest, watch, source)
-    for number in wrong:
-        if still[number]:
-            raise errors.BackupDiffers(
-                backup_id=backup_id, volume_id=record.volume_id,
-                offset=number * blocks.BLOCK)
+    equal = bytearray()
+    found = 0
+    for first, entries in known.pieces():
+        usable = entries.any(axis=1) & clean.bits(
+            first, first + len(entries)).astype(bool)
+        found += int(usable.sum())
+        there = source.digests(first, len(entries))[:, :fingerprints.ENTRY]
+        usable[len(there):] = False
+        usable[:len(there)] &= (entries[:len(there)] == there).all(axis=1)
+        equal += numpy.packbits(usable, bitorder='little').tobytes()
+    same = bitmap.Bitmap(total, bytes(equal))
+    return Same(same, found - same.count(), total - found)
 
 
 def _manifest(size: int, source: backup_source.BackupSource,

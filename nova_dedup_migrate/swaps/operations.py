@@ -37,7 +37,9 @@ class Swap:
     :ivar size: bytes of the volume, 0 if it was not filled
     :ivar sources: bytes of the new volume by where they came from: backup,
         zero (neither read nor written), volume (the old one)
-    :ivar sampled: bytes of the old volume that were read and compared
+    :ivar different: bytes of the old volume that were known to be other
+        ones than in the backup
+    :ivar unknown: bytes that had not been read since they were written
     :ivar began: seconds since the epoch
     :ivar seconds: that filling and copying took
     """
@@ -51,7 +53,8 @@ class Swap:
     outcome: str = ''
     size: int = 0
     sources: dict[str, int] = dataclasses.field(default_factory=dict)
-    sampled: int = 0
+    different: int = 0
+    unknown: int = 0
     began: float = 0.0
     seconds: float = 0.0
 
@@ -102,7 +105,11 @@ class SwapOperations:
     def _read(self, path: pathlib.Path) -> Swap | None:
         try:
             with open(path, 'rb') as file:
-                found = Swap(**json.loads(file.read(_MAX_FILE)))
+                given = json.loads(file.read(_MAX_FILE))
+            # That of an earlier release may have others.
+            found = Swap(**{field.name: given[field.name]
+                            for field in dataclasses.fields(Swap)
+                            if field.name in given})
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError) as error:

@@ -1,26 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is recorded about volumes from a time before their next backup.
+"""What is recorded about volumes, from a moment on.
 
 ::
 
-    watch: QEMU records writes; all bits are cleared      (1)
-    the backups that exist now are noted                  (2)
+    watch: QEMU records writes; at first all bits are set
+    the reader, slowly and again and again (swaps.reading):
+        (1) empties the entries of a range in the file of fingerprints
+        (2) clears the bits of the range
+        (3) reads it
+        (4) writes the entries
     ...
-    Cinder makes a backup: it reads the volume            (3)
-    ...
-    a block whose bit is clear is as the backup has it
+    of a block whose bit is clear the entry is right, if there is one
 
-A write before (1) was complete before it, so (3) has read it.  A write
-after (1) has set its bit.  That (3) comes after (1) is certain if the
-backup was not among those noted at (2): its record is younger than the
-watch, and its reading is younger than its record.  This does not depend
-on clocks.  Backups of snapshots may be older than their record, and are
-never used; of those imported, whose record is younger than what they hold,
-the time is compared as well.
+A write before (2) was complete before it, so (3) has read it.  A write after
+(2) has set its bit.  So it does not matter when a backup was begun, or what
+it is of: a block whose SHA-256 the backup has is as in the backup.
 
-A record is a file for each disk.  It names the watch of QEMU by its token,
-so one that QEMU does not know is worth nothing.  It is written after the
-watch; without it the watch is not used.
+A record is a file for each disk, beside that of its fingerprints.  It names
+the watch of QEMU by its token, so one that QEMU does not know is worth
+nothing.  It is written after both; without it neither is used.
 """
 
 from __future__ import annotations
@@ -32,18 +30,16 @@ import json
 import os
 import pathlib
 import re
-from typing import Any
 
 from nova_dedup_migrate.backups import objects
 from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import watching
 from nova_dedup_migrate.swaps import errors
+from nova_dedup_migrate.swaps import fingerprints
 
-#: Share of a volume that is written to after which a watch is begun anew:
-#: a later backup is then worth more than the next one.
-WORN = 0.5
 #: Bytes of a record.
-_MAX_RECORD = 1 << 20
+_MAX_RECORD = 1 << 12
+_FINGERPRINTS = '.fingerprints'
 _SAFE = re.compile(r'[\w-]{1,128}')
 
 
@@ -53,29 +49,17 @@ class Record:
 
     :ivar instance: UUID
     :ivar disk: name of the disk in the guest's definition, such as 'vdb'
-    :ivar known: backups that may have been begun before the watch
-    :ivar since: time of the control plane, as data_timestamp of backups
     """
 
     instance: str
     disk: str
     volume_id: str
     token: str
-    known: tuple[str, ...]
-    since: str
 
     def refusal(self, backup: objects.DedupBackup) -> str:
-        """Return why a backup says nothing about the volume now, or ''."""
-        if backup.backup_id in self.known:
-            return 'it was begun before writes were recorded'
-        if backup.of_snapshot:
-            return 'it is of a snapshot, which is older than itself'
-        if backup.volume_id != self.volume_id:
-            return 'it is of another volume'
-        if backup.data_timestamp < self.since:
-            return ('it is of %s, and writes are recorded since %s'
-                    % (backup.data_timestamp, self.since))
-        return ''
+        """Return why a backup is not to be used, or ''."""
+        return ('' if backup.volume_id == self.volume_id
+                else 'it is of another volume')
 
 
 class Records:
@@ -92,15 +76,11 @@ class Records:
         try:
             with open(self._path(instance, disk), 'rb') as file:
                 data = file.read(_MAX_RECORD + 1)
-            found: Any = json.loads(data)
-            record = Record(**{**found, 'known': tuple(found['known'])})
-        except (OSError, ValueError, TypeError, KeyError):
+            record = Record(**json.loads(data))
+        except (OSError, ValueError, TypeError):
             return None
-        wanted = [getattr(record, field.name)
-                  for field in dataclasses.fields(Record)
-                  if field.name != 'known']
         if (not all(isinstance(value, str)
-                    for value in (*wanted, *record.known))
+                    for value in dataclasses.astuple(record))
                 or (record.instance, record.disk) != (instance, disk)):
             return None
         return record
@@ -120,8 +100,18 @@ class Records:
         new.replace(path)
 
     def remove(self, instance: str, disk: str) -> None:
-        with contextlib.suppress(OSError):
-            self._path(instance, disk).unlink()
+        """Remove a record and what is known of the volume."""
+        for path in (self._path(instance, disk),
+                     self.fingerprints(instance, disk)):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+    def sweep(self) -> None:
+        """Remove the fingerprints that have no record."""
+        for path in self._directory.glob('*' + _FINGERPRINTS):
+            if not path.with_suffix('.json').exists():
+                with contextlib.suppress(OSError):
+                    path.unlink()
 
     def names(self) -> Iterator[tuple[str, str]]:
         """Yield (instance, disk) of each record."""
@@ -133,6 +123,33 @@ class Records:
         """Return the path of the journal of a disk that is filled."""
         return str(self._path(instance, disk).with_suffix('.journal'))
 
+    def fingerprints(self, instance: str, disk: str) -> str:
+        """Return the path of what is known of a disk."""
+        return str(self._path(instance, disk).with_suffix(_FINGERPRINTS))
+
+    def begin(self, guest: hypervisor.Guest, device: str, instance: str,
+              disk: str, volume_id: str) -> Record:
+        """Have QEMU record the writes to a disk from now on.
+
+        :param device: as Guest.disks names it
+        :raises HypervisorError: QEMU does not do it
+        :raises NotFillable: it does, but not of whole blocks
+        :raises OSError: there is no place for what is to be known of it
+        """
+        # Nothing of an earlier watch may be taken for one of this.
+        self.remove(instance, disk)
+        watch = guest.watch_disk(device, recorder=watching.VOLUME)
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fingerprints.Fingerprints.make(
+                self.fingerprints(instance, disk), watch)
+            record = Record(instance, disk, volume_id, watch.token)
+            self.save(record)
+        except BaseException:
+            guest.drop_disk(watch.token)
+            raise
+        return record
+
     def _path(self, instance: str, disk: str) -> pathlib.Path:
         if not _SAFE.fullmatch(instance) or not _SAFE.fullmatch(disk):
             raise errors.NotFillable(reason='the disk is named %.80r of %.80r'
@@ -140,31 +157,8 @@ class Records:
         return self._directory / ('%s.%s.json' % (instance, disk))
 
 
-def begin(guest: hypervisor.Guest, device: str, find: Any
-          ) -> tuple[watching.DiskWatch, objects.DedupBackupFindReply]:
-    """Have QEMU record the writes to a disk from now on.
-
-    :param find: returns the backups of the volume
-    :raises HypervisorError: QEMU does not do it
-    :raises BackupError: the backups are not known
-    """
-    watch = guest.watch_disk(device, recorder=watching.VOLUME)
-    try:
-        guest.clear_disk(watch.token, 0, watch.size)
-        # Only now: one that is begun in between must be known.
-        return watch, find()
-    except BaseException:
-        guest.drop_disk(watch.token)
-        raise
-
-
 def of(guest: hypervisor.Guest, token: str) -> watching.DiskWatch | None:
     """Return a watch that QEMU still has, with nothing in doubt."""
     return next((watch for watch in guest.disk_watches()
                  if watch.token == token
                  and watch.state == watching.WATCHING), None)
-
-
-def is_worn(watch: watching.DiskWatch) -> bool:
-    """Return whether so much was written that a new watch is better."""
-    return watch.dirty > WORN * watch.size

@@ -82,6 +82,10 @@ class BackupSource(base.Source):
         """Return the SHA-256 of a block of the backup."""
         return self._digests[number].tobytes()
 
+    def digests(self, first: int, count: int) -> numpy.ndarray:
+        """Return the SHA-256 of blocks, (count or fewer, DIGEST) bytes."""
+        return self._digests[first:first + count]
+
     def read(self, wanted: Sequence[blocks.Block]) -> list[bytes | None]:
         if self._closed:
             raise self._failed('it has been closed')

@@ -2,6 +2,7 @@
 """nova-dedup-migrate swap list."""
 
 import contextlib
+import dataclasses
 import io
 import json
 
@@ -25,6 +26,10 @@ class SwapListTest(base.TestCase):
             outcome='filled'))
         # Something else of an administrator's.
         (directory / 'swaps/x.json').write_text('{"disk": 1}')
+        # One of an earlier release.
+        (directory / 'swaps/y.json').write_text(json.dumps({
+            **dataclasses.asdict(operations.Swap(
+                INSTANCE, 'vdc', 'old', 'new', '/x')), 'sampled': 7}))
         conf = directory / 'nova.conf'
         conf.write_text('[dedup_migrate]\nvolumes_path = %s\n' % directory)
         out = io.StringIO()
@@ -33,7 +38,7 @@ class SwapListTest(base.TestCase):
                                 '-f', 'json'])
         self.assertEqual(0, status)
         rows = json.loads(out.getvalue())
-        self.assertEqual(['vdb', 'vda'], [row['disk'] for row in rows])
+        self.assertEqual(['vdb', 'vda', 'vdc'], [row['disk'] for row in rows])
         self.assertEqual((30, 10, 15, 5), tuple(
             rows[0][name] for name in ('size', 'from_backup', 'zeros',
                                        'from_volume')))

@@ -21,7 +21,9 @@ OVERRIDDEN = ('__init__', 'init_host', 'cleanup_host', 'emit_event',
               'process_instances_at_startup', '_set_qemu_guest_agent',
               '_handle_conn_event', 'check_can_live_migrate_source',
               'pre_live_migration', 'post_live_migration_at_destination',
-              'swap_volume', '_swap_volume',
+              'swap_volume', '_swap_volume', 'detach_volume',
+              'extend_volume', 'volume_snapshot_create',
+              'volume_snapshot_delete', 'snapshot', 'suspend',
               'rollback_live_migration_at_destination')
 
 #: What is overridden or called only from a major release of Nova on, as it

@@ -2,7 +2,12 @@
 """What the driver does about swaps of volumes."""
 
 import contextlib
+import dataclasses
+import json
 import os
+import pathlib
+import threading
+import time
 import types
 from unittest import mock
 
@@ -18,7 +23,9 @@ from nova_dedup_migrate.compute import volume_swaps
 from nova_dedup_migrate.hypervisor import watching
 from nova_dedup_migrate.swaps import errors
 from nova_dedup_migrate.swaps import fill
+from nova_dedup_migrate.swaps import fingerprints
 from nova_dedup_migrate.swaps import operations
+from nova_dedup_migrate.swaps import reading
 from nova_dedup_migrate.swaps import watches
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.compute import fakes
@@ -26,7 +33,6 @@ from nova_dedup_migrate.tests.unit.compute import fakes
 OLD = '33333333-0000-4000-8000-000000000003'
 NEW = '44444444-0000-4000-8000-000000000004'
 BACKUP = '55555555-0000-4000-8000-000000000005'
-SINCE = '2026-01-01T00:00:00Z'
 CONF = nova.conf.CONF
 
 
@@ -42,20 +48,19 @@ class Guest:
     def __init__(self):
         self.calls = []
         self.watches = []
+        self.begun = 0
 
     def disks(self):
         return {'vdb': 'virtio-disk1'}
 
     def watch_disk(self, device, recorder):
         self.calls.append('watch')
-        watch = watching.DiskWatch('token%d' % len(self.calls), device,
+        self.begun += 1
+        watch = watching.DiskWatch('token%d' % self.begun, device,
                                    'node', watching.WATCHING, 1 << 20, 32768,
                                    recorder=recorder)
         self.watches = [watch]
         return watch
-
-    def clear_disk(self, token, offset, length):
-        self.calls.append(('clear', offset, length))
 
     def disk_watches(self):
         return tuple(self.watches)
@@ -81,11 +86,6 @@ class VolumeSwapsCase(base.TestCase):
         self.instance = objects.Instance(uuid=fakes.UUID, project_id='p')
         self.guest = Guest()
         self.patched(guests, 'open_guest', return_value=self.guest)
-        self.found = self.patched(
-            volume_swaps.VolumeSwaps, '_find',
-            side_effect=lambda *_: self.guest.calls.append('find')
-            or backup_objects.DedupBackupFindReply(
-                backups=[backup()], hosts=[], now=SINCE))
 
     def patched(self, owner, name, **kwargs):
         patch = mock.patch.object(owner, name, autospec=True, **kwargs)
@@ -96,29 +96,40 @@ class VolumeSwapsCase(base.TestCase):
     def records(self):
         return watches.Records(str(self.directory / 'watches'))
 
+    def begin(self):
+        """Begin to record; return the record."""
+        self.guest.calls.clear()
+        record = self.records.begin(self.guest, 'virtio-disk1', fakes.UUID,
+                                    'vdb', OLD)
+        self.guest.calls.clear()
+        return record
+
+    def fingerprints(self):
+        return pathlib.Path(self.records.fingerprints(fakes.UUID, 'vdb'))
+
 
 class WatchTest(VolumeSwapsCase):
 
     def setUp(self):
         super().setUp()
-        self.patched(objects.Instance, 'get_by_uuid',
-                     return_value=self.instance)
-        self.patched(
+        self.get = self.patched(objects.Instance, 'get_by_uuid',
+                                return_value=self.instance)
+        self.bdm = objects.BlockDeviceMapping(
+            source_type='volume', destination_type='volume', volume_id=OLD,
+            device_name='/dev/vdb', connection_info=None)
+        self.volumes = self.patched(
             objects.BlockDeviceMappingList, 'get_by_instance_uuid',
-            return_value=[objects.BlockDeviceMapping(
-                source_type='volume', destination_type='volume',
-                volume_id=OLD, device_name='/dev/vdb')])
+            return_value=[self.bdm])
 
-    def test_backups_are_noted_after_the_bitmap_was_cleared(self):
+    def test_all_is_dirty_at_first(self):
         self.swaps.watch_all()
-        self.assertEqual(['watch', ('clear', 0, 1 << 20), 'find'],
-                         self.guest.calls)
+        self.assertEqual(['watch'], self.guest.calls)
         self.assertEqual([watching.VOLUME], [
             watch.recorder for watch in self.guest.watches])
-        record = self.records.load(fakes.UUID, 'vdb')
         self.assertEqual(
-            watches.Record(fakes.UUID, 'vdb', OLD, 'token1', (BACKUP,),
-                           SINCE), record)
+            watches.Record(fakes.UUID, 'vdb', OLD, 'token1'),
+            self.records.load(fakes.UUID, 'vdb'))
+        self.assertTrue(self.fingerprints().exists())
 
     def test_a_watch_that_is_there_stays(self):
         self.swaps.watch_all()
@@ -129,19 +140,32 @@ class WatchTest(VolumeSwapsCase):
         self.swaps.watch_all()
         self.assertEqual(2, self.guest.calls.count('watch'))
 
-    def test_a_worn_watch_is_begun_anew(self):
+    def test_begun_anew(self):
+        """Without the file, of another volume, or of an earlier release."""
         self.swaps.watch_all()
-        self.guest.watches = [watching.DiskWatch(
-            'token1', 'virtio-disk1', 'node', watching.WATCHING, 1 << 20,
-            32768, dirty=(1 << 19) + 1)]
+        self.fingerprints().unlink()
         self.swaps.watch_all()
         self.assertEqual(2, self.guest.calls.count('watch'))
+        self.bdm.volume_id = NEW
+        self.swaps.watch_all()
+        self.assertEqual(3, self.guest.calls.count('watch'))
+        path = self.fingerprints().with_suffix('.json')
+        path.write_text(json.dumps({**json.loads(path.read_text()),
+                                    'known': [], 'since': 'then'}))
+        self.swaps.watch_all()
+        self.assertEqual(4, self.guest.calls.count('watch'))
 
-    def test_nothing_is_recorded_if_backups_are_not_known(self):
-        self.found.side_effect = errors.NotFillable(reason='none')
+    def test_a_watch_that_cannot_be_kept_is_dropped(self):
+        self.patched(fingerprints.Fingerprints, 'make',
+                     side_effect=OSError('full'))
         self.swaps.watch_all()
         self.assertIsNone(self.records.load(fakes.UUID, 'vdb'))
         self.assertEqual(('drop', 'token1'), self.guest.calls[-1])
+
+    def test_a_volume_that_is_encrypted(self):
+        self.bdm.connection_info = '{"data": {"encrypted": true}}'
+        self.swaps.watch_all()
+        self.assertEqual([], self.guest.calls)
 
     def test_a_disk_that_is_swapped_is_left_alone(self):
         with self.swaps.swapping(self.instance, '/dev/vdb', {'serial': OLD},
@@ -154,33 +178,116 @@ class WatchTest(VolumeSwapsCase):
         self.driver.list_instance_uuids = lambda: []
         self.swaps.watch_all()
         self.assertIsNone(self.records.load(fakes.UUID, 'vdb'))
+        self.assertFalse(self.fingerprints().exists())
+
+    def test_records_of_disks_that_are_gone_go(self):
+        self.swaps.watch_all()
+        # not if that is not known
+        self.volumes.side_effect = exception.NovaException()
+        self.swaps.watch_all()
+        self.assertTrue(self.fingerprints().exists())
+        self.volumes.side_effect = None
+        self.volumes.return_value = []
+        self.swaps.watch_all()
+        self.assertIsNone(self.records.load(fakes.UUID, 'vdb'))
+        self.assertFalse(self.fingerprints().exists())
+
+    def test_files_without_a_record_go(self):
+        self.swaps.watch_all()
+        self.fingerprints().with_suffix('.json').unlink()
+        self.volumes.side_effect = exception.NovaException()
+        self.swaps.watch_all()
+        self.assertFalse(self.fingerprints().exists())
+
+    def test_what_may_be_read(self):
+        self.instance.task_state = None
+        self.assertIs(self.guest, self.swaps._readable(fakes.UUID))
+        self.instance.task_state = 'migrating'
+        self.assertRaises(LookupError, self.swaps._readable, fakes.UUID)
+        self.get.side_effect = exception.InstanceNotFound(
+            instance_id=fakes.UUID)
+        self.assertRaises(LookupError, self.swaps._readable, fakes.UUID)
+
+    def test_rounds(self):
+        """Recorded and read at once, and again after the interval."""
+        work = self.patched(reading.Reader, 'work')
+        self.patched(volume_swaps.VolumeSwaps, 'watch_all')
+        waits = []
+
+        def wait(timeout):
+            waits.append(timeout)
+            if len(waits) == 3:
+                CONF.set_override('volume_fingerprint_rate', 0,
+                                  'dedup_migrate')
+                self.addCleanup(CONF.clear_override,
+                                'volume_fingerprint_rate', 'dedup_migrate')
+            return len(waits) == 4
+
+        with mock.patch.object(self.swaps._stopped, 'wait', wait):
+            self.swaps._work()
+        self.assertEqual(2, work.call_count)
+        self.assertEqual(2, self.swaps.watch_all.call_count)
+        self.assertGreater(work.call_args[0][1], time.monotonic() + 200)
+        self.assertLess(250, waits[1])
+
+
+class UnreadTest(VolumeSwapsCase):
+
+    def test_the_reader_ends_first(self):
+        begun, ended = threading.Event(), threading.Event()
+        events = []
+
+        def read():
+            with self.swaps._turns.reading(fakes.UUID):
+                begun.set()
+                ended.wait(10)
+                events.append('read')
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        begun.wait(10)
+        threading.Timer(0.1, ended.set).start()
+        with self.swaps.unread(self.instance) as gone:
+            events.append('not read')
+            with self.swaps._turns.reading(fakes.UUID) as mine:
+                self.assertFalse(mine)
+            with self.swaps._turns.reading('another') as mine:
+                self.assertTrue(mine)
+        thread.join()
+        self.assertTrue(gone)
+        self.assertEqual(['read', 'not read'], events)
+        with self.swaps._turns.reading(fakes.UUID) as mine:
+            self.assertTrue(mine)
+
+    def test_a_reader_that_does_not_end(self):
+        with mock.patch.object(volume_swaps, '_PATIENCE', 0.05):
+            with self.swaps._turns.reading(fakes.UUID):
+                with self.swaps.unread(self.instance) as gone:
+                    self.assertFalse(gone)
+                # Nova's work was done all the same.
 
 
 class RecordTest(base.TestCase):
 
-    def test_which_backups_say_what_the_volume_is(self):
-        record = watches.Record(fakes.UUID, 'vdb', OLD, 't', (BACKUP,),
-                                SINCE)
-        self.assertEqual('', record.refusal(backup(NEW)))
-        for one, pattern in (
-                (backup(), 'before writes were recorded'),
-                (backup(NEW, of_snapshot=True), 'snapshot'),
-                (backup(NEW, when='2025-12-31T23:59:59Z'), 'since')):
-            self.assertIn(pattern, record.refusal(one))
-        other = backup(NEW)
+    def test_which_backups_are_not_used(self):
+        """Only one of another volume; content decides about the others."""
+        record = watches.Record(fakes.UUID, 'vdb', OLD, 't')
+        self.assertEqual('', record.refusal(backup()))
+        self.assertEqual('', record.refusal(backup(NEW, of_snapshot=True)))
+        other = backup()
         other.volume_id = NEW
         self.assertIn('another volume', record.refusal(other))
 
     def test_a_damaged_record_is_none(self):
         directory = self.temporary_dir()
         records = watches.Records(str(directory))
-        records.save(watches.Record(fakes.UUID, 'vdb', OLD, 't', (), SINCE))
+        records.save(watches.Record(fakes.UUID, 'vdb', OLD, 't'))
         path = directory / ('%s.vdb.json' % fakes.UUID)
         good = path.read_text()
         self.assertEqual([(fakes.UUID, 'vdb')], list(records.names()))
         for wrong in ('', '[]', '{}', good[:-5],
                       good.replace('"t"', '7'),
-                      good.replace('[]', '"abc"').replace('"t"', 'null'),
+                      good.replace('}', ', "known": []}'),
                       good.replace('vdb', 'vdc')):
             path.write_text(wrong)
             self.assertIsNone(records.load(fakes.UUID, 'vdb'), wrong)
@@ -205,13 +312,19 @@ class FillingTest(VolumeSwapsCase):
                                    'BackupSource')
         self.patched(volume_swaps.connection, 'tls_context')
         self.patched(volume_swaps.VolumeSwaps, '_client')
-        self.fill = self.patched(fill, 'fill', return_value=fill.Filled(
-            1 << 20, 1 << 19, 1 << 18, 4096, 0.1, zero=1 << 16))
-        self.guest.watches = [watching.DiskWatch(
-            'token', 'virtio-disk1', 'node', watching.USED, 1 << 20, 32768,
-            dirty=1 << 19)]
-        self.records.save(watches.Record(fakes.UUID, 'vdb', OLD, 'token', (),
-                                         SINCE))
+        self.fill = self.patched(
+            fill, 'fill', side_effect=self.used, return_value=fill.Filled(
+                1 << 20, 1 << 19, 1 << 18, 4096, 8192, 0.1, zero=1 << 16))
+        self.record = self.begin()
+
+    def used(self, *_):
+        """The mirror will have used the watch."""
+        self.end_as(watching.USED, dirty=1 << 19)
+        return mock.DEFAULT
+
+    def end_as(self, state, reason=None, dirty=0):
+        self.guest.watches = [dataclasses.replace(
+            self.guest.watches[0], state=state, reason=reason, dirty=dirty)]
 
     def operation(self):
         return operations.SwapOperations(
@@ -226,15 +339,18 @@ class FillingTest(VolumeSwapsCase):
 
     def test_filled_then_copied(self):
         with self.swapping():
-            record = self.fill.call_args[0][1]
-            self.assertEqual('token', record.token)
-            self.assertEqual(record.refusal, self.reader.call_args[0][-1])
+            watch, known = self.fill.call_args[0][1:3]
+            self.assertEqual(self.record.token, watch.token)
+            self.assertEqual(1 << 20, known.size)
+            self.assertEqual(self.record,
+                             self.reader.call_args[0][-1].__self__)
             self.assertEqual(operations.COPYING, self.operation().phase)
             # for recovery, and nobody uses the watch twice
             self.assertEqual('/mnt/new', self.operation().path)
             self.assertIsNone(self.records.load(fakes.UUID, 'vdb'))
-            self.assertNotIn(('drop', 'token'), self.guest.calls)
-        self.assertIn(('drop', 'token'), self.guest.calls)
+            self.assertFalse(self.fingerprints().exists())
+            self.assertEqual([], self.guest.calls)
+        self.assertIn(('drop', self.record.token), self.guest.calls)
         self.assertIn('524288 of 1048576', self.operation().outcome)
         self.source.return_value.close.assert_called_with()
 
@@ -244,20 +360,17 @@ class FillingTest(VolumeSwapsCase):
         found = self.operation()
         self.assertEqual({'backup': (1 << 19) - (1 << 16), 'zero': 1 << 16,
                           'volume': 1 << 19}, found.sources)
-        self.assertEqual((1 << 20, 4096), (found.size, found.sampled))
+        self.assertEqual((1 << 20, 4096, 8192),
+                         (found.size, found.different, found.unknown))
         self.assertGreater(found.began, 0)
 
     def test_a_copy_that_did_not_use_what_was_filled(self):
         for state, reason in ((watching.DROPPED, 'no canary'),
                               (watching.USED, 'no canary'),
                               (watching.ARMED, None)):
-            self.records.save(watches.Record(
-                fakes.UUID, 'vdb', OLD, 'token', (), SINCE))
-            self.guest.watches = [watching.DiskWatch(
-                'token', 'virtio-disk1', 'node', state, 1 << 20, 32768,
-                reason)]
+            self.begin()
             with self.swapping():
-                pass
+                self.end_as(state, reason)
             self.assertEqual({'volume': 1 << 20}, self.operation().sources)
             self.assertRegex(self.operation().outcome,
                              'copied by Nova: .*(canary|filled)')
@@ -274,8 +387,7 @@ class FillingTest(VolumeSwapsCase):
     def test_whatever_fails_nova_copies_all(self):
         for failure in (errors.NotFillable(reason='why'), RuntimeError('why'),
                         OSError('why')):
-            self.records.save(watches.Record(
-                fakes.UUID, 'vdb', OLD, 'token', (), SINCE))
+            self.begin()
             self.fill.side_effect = failure
             copied = []
             with self.swapping():
@@ -295,12 +407,38 @@ class FillingTest(VolumeSwapsCase):
             self.fill.assert_not_called()
             self.assertIn('copied by Nova', self.operation().outcome)
 
+    def test_without_what_was_read_nothing_is_filled(self):
+        for spoil in (
+                lambda: self.fingerprints().unlink(),
+                lambda: self.fingerprints().write_bytes(b'NDFPRNT1'),
+                lambda: self.guest.watches.clear(),
+                lambda: self.records.save(dataclasses.replace(
+                    self.records.load(fakes.UUID, 'vdb'), volume_id=NEW))):
+            self.begin()
+            spoil()
+            with self.swapping():
+                pass
+            self.fill.assert_not_called()
+            self.assertIn('copied by Nova', self.operation().outcome)
+
+    def test_while_it_is_still_read_nothing_is_filled(self):
+        with (mock.patch.object(volume_swaps, '_PATIENCE', 0.05),
+              self.swaps._turns.reading(fakes.UUID), self.swapping()):
+            pass
+        self.fill.assert_not_called()
+        self.assertIn('still being read', self.operation().outcome)
+
+    def test_nobody_reads_until_it_has_moved(self):
+        with self.swapping():
+            with self.swaps._turns.reading(fakes.UUID) as mine:
+                self.assertFalse(mine)
+
     def test_novas_error_is_raised_and_noted(self):
         with self.assertRaisesRegex(exception.VolumeRebaseFailed, 'broken'):
             with self.swapping():
                 raise exception.VolumeRebaseFailed(reason='broken')
         self.assertIn('broken', self.operation().outcome)
-        self.assertIn(('drop', 'token'), self.guest.calls)
+        self.assertIn(('drop', self.record.token), self.guest.calls)
 
     def test_live_migration_is_refused_meanwhile(self):
         self.swaps.require_no_swap(self.instance)
