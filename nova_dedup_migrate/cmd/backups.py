@@ -8,11 +8,14 @@ Servers, volumes and snapshots are found with the credentials of the caller
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 import datetime
 import logging
+import os
 from typing import Any
 
 from cliff import lister
+import numpy
 from oslo_config import cfg
 
 from nova_dedup_migrate.backups import api as backups_api
@@ -25,6 +28,8 @@ from nova_dedup_migrate.cmd import columns
 from nova_dedup_migrate.cmd import configuration
 from nova_dedup_migrate.cmd import errors
 from nova_dedup_migrate.storage import blocks
+from nova_dedup_migrate.swaps import fingerprints
+from nova_dedup_migrate.swaps import watches
 
 LOG = logging.getLogger(__name__)
 
@@ -87,11 +92,14 @@ def _backups(conf: cfg.ConfigOpts, volume: Any, disk: str | None
     found = api.find(objects.DedupBackupFindRequest(
         volume_id=volume.id, project_id=project, host=host))
     rows = []
+    compare, path = share, disk
+    if path is None:
+        compare, path = known_share, _fingerprints(conf, volume.id)
     for backup in found.backups:
         proves, servers = None, ''
-        if backup.usable and disk is not None:
+        if backup.usable and path is not None:
             proves, servers = _proves(conf, api, host, project, volume.id,
-                                      backup, disk)
+                                      backup, path, compare)
         rows.append((volume.id, 'backup', backup.backup_id, backup.status,
                      _age(backup.data_timestamp), columns.size(backup.size),
                      backup.chain_length, _share(proves),
@@ -102,15 +110,20 @@ def _backups(conf: cfg.ConfigOpts, volume: Any, disk: str | None
 
 def _proves(conf: cfg.ConfigOpts, api: backups_api.BackupAssistAPI,
             host: str, project: str, volume_id: str,
-            backup: objects.DedupBackup, disk: str
+            backup: objects.DedupBackup, path: str,
+            compare: Callable[[Any, Any, int], float]
             ) -> tuple[float | None, str]:
-    """Return (percent of a disk that a backup has, who serves it)."""
+    """Return (percent of a disk that a backup has, who serves it).
+
+    :param path: of the disk, or of what is known of it, as compare reads
+    """
     source = reader.BackupReader(
         api, connection.tls_context(conf), host, volume_id, project,
         lambda one: '' if one.backup_id == backup.backup_id else 'another')
     try:
-        with source.open() as manifest, open(disk, 'rb') as content:
-            return 100 * share(content, manifest, source.unit), source.server
+        with source.open() as manifest, open(path, 'rb') as content:
+            return (100 * compare(content, manifest, source.unit),
+                    source.server)
     except (backup_errors.BackupError, OSError) as error:
         LOG.warning('%s', error)
         return None, ''
@@ -118,20 +131,57 @@ def _proves(conf: cfg.ConfigOpts, api: backups_api.BackupAssistAPI,
         source.close()
 
 
-def share(disk: Any, manifest: Any, unit: int) -> float:
+def share(content: Any, manifest: Any, unit: int) -> float:
     """Return which share of a disk's units a manifest has, 0 to 1.
 
-    :param disk: binary file
+    :param content: binary file of the disk
     :param manifest: binary file of SHA-256
     """
     manifest.seek(0)
     same = total = 0
-    while data := disk.read(max(_STEP // unit, 1) * unit):
+    while data := content.read(max(_STEP // unit, 1) * unit):
         for at in range(0, len(data), unit):
             total += 1
             same += (blocks.digest(data[at:at + unit])
                      == manifest.read(blocks.DIGEST))
     return same / total if total else 0.0
+
+
+def known_share(content: Any, manifest: Any, unit: int) -> float:
+    """Return which share of a disk's blocks a manifest is known to have.
+
+    What the guest has written since it was read is not looked at.
+
+    :param content: file of fingerprints
+    :param manifest: binary file of SHA-256
+    """
+    if unit != blocks.BLOCK:
+        return 0.0
+    content.seek(fingerprints.FIRST)
+    manifest.seek(0)
+    same = total = 0
+    while data := content.read(fingerprints.PIECE * fingerprints.ENTRY):
+        entries = numpy.frombuffer(data, 'u1').reshape(
+            -1, fingerprints.ENTRY)
+        there = numpy.frombuffer(
+            manifest.read(len(entries) * blocks.DIGEST), 'u1').reshape(
+                -1, blocks.DIGEST)[:, :fingerprints.ENTRY]
+        total += len(entries)
+        entries = entries[:len(there)]
+        same += int((entries.any(axis=1)
+                     & (entries == there).all(axis=1)).sum())
+    return same / total if total else 0.0
+
+
+def _fingerprints(conf: cfg.ConfigOpts, volume_id: str) -> str | None:
+    """Return the path of what this host knows of a volume, if anything."""
+    records = watches.Records(os.path.join(conf.dedup_migrate.volumes_path,
+                                           'watches'))
+    for name in records.names():
+        record = records.load(*name)
+        if record is not None and record.volume_id == volume_id:
+            return records.fingerprints(*name)
+    return None
 
 
 def _snapshots(cloud: Any, server: Any) -> list[tuple[Any, ...]]:

@@ -15,7 +15,10 @@ from nova_dedup_migrate.backups import objects
 from nova_dedup_migrate.backups import reader
 from nova_dedup_migrate.cmd import clouds
 from nova_dedup_migrate.cmd import main
+from nova_dedup_migrate.hypervisor import watching
 from nova_dedup_migrate.storage import blocks
+from nova_dedup_migrate.swaps import fingerprints
+from nova_dedup_migrate.swaps import watches
 from nova_dedup_migrate.tests import base
 
 VOLUME = '33333333-0000-4000-8000-000000000003'
@@ -95,12 +98,8 @@ class BackupsTest(base.TestCase):
         self.assertEqual((VOLUME, 'project', 'compute-1'), (
             request.volume_id, request.project_id, request.host))
 
-    def test_a_volume_and_how_much_is_proven(self):
-        content = os.urandom(4 * blocks.BLOCK)
-        disk = self.directory / 'disk'
-        disk.write_bytes(content[:3 * blocks.BLOCK]
-                         + os.urandom(blocks.BLOCK))
-
+    def proven(self, content, *words):
+        """List a volume whose backup has some content."""
         def open_manifest(source):
             source.server = 'backup-2'
             file = tempfile.TemporaryFile()
@@ -111,12 +110,39 @@ class BackupsTest(base.TestCase):
         self.patched(connection, 'tls_context')
         self.patched(reader.BackupReader, 'open', side_effect=open_manifest)
         with mock.patch.object(reader.BackupReader, 'unit', blocks.BLOCK):
-            status, out, _ = self.run_command(
-                'volume', '--disk', str(disk), '-f', 'json')
-        rows = json.loads(out)
-        self.assertEqual((0, 75.0), (status, rows[0]['proves']))
+            status, out, _ = self.run_command('volume', *words, '-f', 'json')
+        self.assertEqual(0, status)
+        return json.loads(out)
+
+    def test_a_volume_and_how_much_is_proven(self):
+        content = os.urandom(4 * blocks.BLOCK)
+        disk = self.directory / 'disk'
+        disk.write_bytes(content[:3 * blocks.BLOCK]
+                         + os.urandom(blocks.BLOCK))
+        rows = self.proven(content, '--disk', str(disk))
+        self.assertEqual(75.0, rows[0]['proves'])
         self.assertEqual('backup-2', rows[0]['served_by'])
         self.assertIsNone(rows[1]['proves'])
+
+    def test_how_much_is_known_to_be_proven(self):
+        """By the fingerprints of this host: two of eight are known."""
+        self.conf.write_text(self.conf.read_text() + (
+            '[dedup_migrate]\nvolumes_path = %s\n' % self.directory))
+        records = watches.Records(str(self.directory / 'watches'))
+        guest = mock.Mock()
+        guest.watch_disk.return_value = watch = watching.DiskWatch(
+            'token', 'vda', 'node', watching.WATCHING, 8 * blocks.BLOCK,
+            32768)
+        records.begin(guest, 'vda', 'instance', 'vda', VOLUME)
+        content = os.urandom(4 * blocks.BLOCK)
+        with contextlib.closing(fingerprints.Fingerprints(
+                records.fingerprints('instance', 'vda'), watch)) as known:
+            for number in (1, 3):
+                known.note(number, blocks.digest(
+                    content[number * blocks.BLOCK:][:blocks.BLOCK]))
+            known.note(2, blocks.digest(b'another'))
+        # The backup is of a smaller volume.
+        self.assertEqual(25.0, self.proven(content)[0]['proves'])
 
     def test_nothing_of_that_name(self):
         status, _, err = self.run_command('other')
