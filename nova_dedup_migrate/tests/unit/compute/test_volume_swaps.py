@@ -16,7 +16,6 @@ from nova import objects
 import nova.conf
 from nova.virt.libvirt import guest as libvirt_guest
 
-from nova_dedup_migrate.backups import objects as backup_objects
 from nova_dedup_migrate.compute import guests
 from nova_dedup_migrate.compute import swap_recovery
 from nova_dedup_migrate.compute import volume_swaps
@@ -32,14 +31,7 @@ from nova_dedup_migrate.tests.unit.compute import fakes
 
 OLD = '33333333-0000-4000-8000-000000000003'
 NEW = '44444444-0000-4000-8000-000000000004'
-BACKUP = '55555555-0000-4000-8000-000000000005'
 CONF = nova.conf.CONF
-
-
-def backup(backup_id=BACKUP, when='2026-01-02T00:00:00Z', **fields):
-    return backup_objects.DedupBackup(
-        backup_id=backup_id, volume_id=OLD, status='available', size=1 << 30,
-        data_timestamp=when, chain_length=1, usable=True, **fields)
 
 
 class Guest:
@@ -267,33 +259,6 @@ class UnreadTest(VolumeSwapsCase):
                 # Nova's work was done all the same.
 
 
-class RecordTest(base.TestCase):
-
-    def test_which_backups_are_not_used(self):
-        """Only one of another volume; content decides about the others."""
-        record = watches.Record(fakes.UUID, 'vdb', OLD, 't')
-        self.assertEqual('', record.refusal(backup()))
-        self.assertEqual('', record.refusal(backup(NEW, of_snapshot=True)))
-        other = backup()
-        other.volume_id = NEW
-        self.assertIn('another volume', record.refusal(other))
-
-    def test_a_damaged_record_is_none(self):
-        directory = self.temporary_dir()
-        records = watches.Records(str(directory))
-        records.save(watches.Record(fakes.UUID, 'vdb', OLD, 't'))
-        path = directory / ('%s.vdb.json' % fakes.UUID)
-        good = path.read_text()
-        self.assertEqual([(fakes.UUID, 'vdb')], list(records.names()))
-        for wrong in ('', '[]', '{}', good[:-5],
-                      good.replace('"t"', '7'),
-                      good.replace('}', ', "known": []}'),
-                      good.replace('vdb', 'vdc')):
-            path.write_text(wrong)
-            self.assertIsNone(records.load(fakes.UUID, 'vdb'), wrong)
-        self.assertRaises(errors.NotFillable, records.load, '../x', 'vdb')
-
-
 class FillingTest(VolumeSwapsCase):
 
     def setUp(self):
@@ -307,7 +272,6 @@ class FillingTest(VolumeSwapsCase):
             '<domain><devices><emulator>/opt/q/bin/qemu</emulator></devices>'
             '</domain>')
         self.reader = self.patched(volume_swaps.reader, 'BackupReader')
-        self.reader.return_value.backup = backup(NEW)
         self.source = self.patched(volume_swaps.backup_source,
                                    'BackupSource')
         self.patched(volume_swaps.connection, 'tls_context')
