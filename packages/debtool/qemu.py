@@ -29,7 +29,7 @@ _SWITCH = 'qemu-system'
 TARGETS = ('i386-softmmu', 'x86_64-softmmu')
 PROFILES = ('nocheck', 'pkg.qemu.use-upstream-vdso')
 #: What a build needs beside Build-Depends.
-TOOLS = ('build-essential', 'ccache', 'fakeroot', 'lintian')
+TOOLS = ('build-essential', 'ccache', 'fakeroot')
 
 
 def left_out(control):
