@@ -22,6 +22,8 @@ from nova_dedup_migrate import errors
 #: copies of some age, and are signed all the same.
 APT = ('APT::Install-Recommends "false";', 'Acquire::Languages "none";',
        'Acquire::Check-Valid-Until "false";', 'Acquire::Retries "3";')
+#: apt resolves dependencies, and finds older packages, without a network.
+_KEPT = '--skip=cleanup/apt/lists'
 #: Seconds for the longest command, a build of QEMU.
 LIMIT = 6 * 3600
 
@@ -100,7 +102,7 @@ class System:
 def _archive(suite, include, log, control, profiles):
     """Return the archive of a system, made if the cache has none."""
     uri = debian.machine_archive()
-    wanted = [suite, uri, *sorted(include), *APT]
+    wanted = [suite, uri, *sorted(include), *APT, _KEPT]
     hooks = []
     if control is not None:
         wanted += [control.read_text(), *profiles]
@@ -117,7 +119,7 @@ def _archive(suite, include, log, control, profiles):
     common.say('making a system of %s' % suite)
     new = place.with_suffix('.new.tar')
     log.run('making a system of %s' % suite, [
-        'mmdebstrap', '--variant=apt', '--include=' + ','.join(include),
+        'mmdebstrap', '--variant=apt', _KEPT, '--include=' + ','.join(include),
         *('--aptopt=' + option for option in APT),
         '--dpkgopt=path-exclude=/usr/share/doc/*',
         '--dpkgopt=path-exclude=/usr/share/locale/*',
