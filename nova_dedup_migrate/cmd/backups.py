@@ -163,13 +163,10 @@ def known_share(content: Any, manifest: Any, unit: int) -> float:
     while data := content.read(fingerprints.PIECE * fingerprints.ENTRY):
         entries = numpy.frombuffer(data, 'u1').reshape(
             -1, fingerprints.ENTRY)
-        there = numpy.frombuffer(
-            manifest.read(len(entries) * blocks.DIGEST), 'u1').reshape(
-                -1, blocks.DIGEST)[:, :fingerprints.ENTRY]
+        digests = numpy.frombuffer(manifest.read(
+            len(entries) * blocks.DIGEST), 'u1').reshape(-1, blocks.DIGEST)
         total += len(entries)
-        entries = entries[:len(there)]
-        same += int((entries.any(axis=1)
-                     & (entries == there).all(axis=1)).sum())
+        same += int(fingerprints.equal(entries, digests).sum())
     return same / total if total else 0.0
 
 

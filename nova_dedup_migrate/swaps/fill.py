@@ -135,13 +135,11 @@ def compare(guest: hypervisor.Guest, watch: watching.DiskWatch,
     equal = bytearray()
     found = 0
     for first, entries in known.pieces():
-        usable = entries.any(axis=1) & clean.bits(
-            first, first + len(entries)).astype(bool)
-        found += int(usable.sum())
-        there = source.digests(first, len(entries))[:, :fingerprints.ENTRY]
-        usable[len(there):] = False
-        usable[:len(there)] &= (entries[:len(there)] == there).all(axis=1)
-        equal += numpy.packbits(usable, bitorder='little').tobytes()
+        usable = clean.bits(first, first + len(entries)).astype(bool)
+        found += int((usable & entries.any(axis=1)).sum())
+        equal += numpy.packbits(usable & fingerprints.equal(
+            entries, source.digests(first, len(entries))),
+            bitorder='little').tobytes()
     same = bitmap.Bitmap(total, bytes(equal))
     return Same(same, found - same.count(), total - found)
 

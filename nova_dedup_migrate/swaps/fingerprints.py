@@ -158,6 +158,20 @@ class Fingerprints:
             yield first, numpy.frombuffer(data, 'u1').reshape(count, ENTRY)
 
 
+def equal(entries: numpy.ndarray, digests: numpy.ndarray) -> numpy.ndarray:
+    """Return which entries are known to be of the content that digests name.
+
+    :param entries: (blocks, ENTRY) bytes, see pieces
+    :param digests: (blocks or fewer, blocks.DIGEST) bytes
+    :returns: a bool for each entry; False if there is no digest
+    """
+    there = digests[:, :ENTRY]
+    known = entries[:len(there)]
+    same = numpy.zeros(len(entries), bool)
+    same[:len(there)] = known.any(axis=1) & (known == there).all(axis=1)
+    return same
+
+
 def _header(watch: watching.DiskWatch) -> bytes:
     return _HEADER.pack(_MAGIC, watch.size, watch.granularity, 0,
                         hashlib.sha256(watch.token.encode()).digest())
