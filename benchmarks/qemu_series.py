@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """make qemu-series: migrations within a second series of QEMU, and across.
 
-Every row runs functional tests of migrations with a pair of QEMUs, ours and
-stock ones of both series, in both directions.  They compare all guest memory.
+The first row runs all functional tests of migrations with the second series.
+Each other one runs some with a pair of QEMUs, ours and stock ones of both
+series, in both directions.  They compare all guest memory.
 Ours are the patched ones with the faults that these tests inject.  Guests
 have a machine that both series know.
 """
@@ -14,6 +15,7 @@ from pathlib import Path
 import re
 import subprocess
 import sys
+import unittest
 
 from testkit import qemus
 from testkit import results
@@ -22,6 +24,7 @@ _TOP = Path(__file__).parents[1]
 _OUT = _TOP / 'build' / 'qemu-series'
 _TESTS = 'nova_dedup_migrate.tests.functional.migration.'
 _OURS = 'faulty'
+_FLAVOURS = ('stock', 'patched', 'faulty')
 _OLD, _NEW = '10.0', '10.2'
 _MACHINE = 'pc-i440fx-10.0'
 
@@ -63,12 +66,12 @@ class Pair:
     """A row.
 
     :ivar source, destination: (flavour, series)
-    :ivar tests: names below the package of the migration tests
+    :ivar tests: names below the package of the migration tests; none: all
     """
 
     source: tuple
     destination: tuple
-    tests: tuple
+    tests: tuple = ()
 
     @property
     def name(self):
@@ -80,6 +83,9 @@ class Pair:
         sides = dict((self.source, self.destination))
         found = {'DEDUP_QEMU_MACHINE': _MACHINE,
                  'DEDUP_QEMU_DESTINATION': ''}
+        if not self.tests:
+            series = self.source[1]
+            sides = dict.fromkeys(_FLAVOURS, series)
         if 'stock' in sides:
             for flavour, series in sides.items():
                 found[f'DEDUP_QEMU_{flavour.upper()}'] = str(
@@ -91,11 +97,28 @@ class Pair:
         return found
 
 
-def pairs():
+    def sides(self):
+        """The QEMUs, as (flavour, series), that the tests need."""
+        if not self.tests:
+            return {(flavour, self.source[1]) for flavour in _FLAVOURS}
+        return {self.source, self.destination}
+
+    def command(self):
+        """The options of unittest for the tests, and how many they are."""
+        if self.tests:
+            return [_TESTS + test for test in self.tests], len(self.tests)
+        directory = _TESTS.rstrip('.').replace('.', '/')
+        found = unittest.defaultTestLoader.discover(
+            _TOP / directory, top_level_dir=_TOP)
+        return (['discover', '-s', directory, '-t', '.'],
+                found.countTestCases())
+
+
+def pairs(quick=False):
     """Return all rows."""
     old, new = (_OURS, _OLD), (_OURS, _NEW)
     return [
-        Pair(new, new, _QUICK + _WITHIN),
+        Pair(new, new, _QUICK + _WITHIN if quick else ()),
         Pair(old, new, _QUICK),
         Pair(new, old, _QUICK),
         *(Pair(ours, ('stock', series), _TO_STOCK)
@@ -109,6 +132,9 @@ def _parser():
         prog='make qemu-series',
         description=f'Run tests of migrations with the QEMUs of the series '
                     f'{_NEW} and between these and those of {_OLD}.')
+    result.add_argument(
+        '--quick', action='store_true',
+        help='also of the second series only the tests that the pairs run')
     result.add_argument(
         '--only', metavar='TEXT', default='',
         help='only rows whose name has this in it, such as "10.0 -> faulty"')
@@ -126,12 +152,12 @@ def counts(output):
 
 
 def _run(pair, binaries, number):
-    """Run the tests of a row; return counts()."""
+    """Run the tests of a row; return counts() and how many there are."""
     log = _OUT / f'{number}.log'
     log.parent.mkdir(parents=True, exist_ok=True)
+    options, expected = pair.command()
     done = subprocess.run(
-        [sys.executable, '-m', 'unittest', '-v',
-         *(_TESTS + test for test in pair.tests)], cwd=_TOP,
+        [sys.executable, '-m', 'unittest', *options, '-v'], cwd=_TOP,
         env={**os.environ, **pair.environment(binaries)},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         errors='replace', check=False)
@@ -139,29 +165,30 @@ def _run(pair, binaries, number):
     ran, failed, skipped = counts(done.stdout)
     if failed or done.returncode or skipped:
         print(f'{pair.name}: see {os.path.relpath(log)}', file=sys.stderr)
-    return ran, max(failed, int(done.returncode != 0)), skipped
+    return ran, max(failed, int(done.returncode != 0)), skipped, expected
 
 
 def main(argv=None):
     args = _parser().parse_args(argv)
-    chosen = [pair for pair in pairs() if args.only in pair.name]
-    wanted = sorted({side for pair in chosen
-                     for side in (pair.source, pair.destination)})
+    chosen = [pair for pair in pairs(args.quick) if args.only in pair.name]
+    wanted = sorted({side for pair in chosen for side in pair.sides()})
     try:
         binaries = {side: qemus.of_series(*side) for side in wanted}
     except qemus.QemuNotFound as error:
         sys.exit(f'make qemu-series: {error}')
+    options = (['--quick'] if args.quick else []) + (
+        [f'--only "{args.only}"'] if args.only else [])
     found = results.Results('make qemu-series' + (
-        f' ARGS=\'--only "{args.only}"\'' if args.only else ''))
+        f" ARGS='{' '.join(options)}'" if options else ''))
     for flavour, series in wanted:
         version = qemus.compiled(binaries[flavour, series])['version']
         found.add(f'{flavour} {series}', version, '', f'{series}.x',
                   version.startswith(series))
     for number, pair in enumerate(chosen):
-        ran, failed, skipped = _run(pair, binaries, number)
+        ran, failed, skipped, expected = _run(pair, binaries, number)
         found.add(pair.name, ran - failed - skipped, 'tests passed',
-                  f'{len(pair.tests)}',
-                  ran == len(pair.tests) and not failed and not skipped)
+                  f'{expected}',
+                  ran == expected and not failed and not skipped)
     print(found.text())
     report = _OUT / 'report.json'
     found.write(report)

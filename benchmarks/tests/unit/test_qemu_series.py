@@ -7,14 +7,14 @@ from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.functional.migration import case
 
 _BINARIES = {(flavour, series): f'/{flavour}-{series}'
-             for flavour in ('stock', 'faulty')
+             for flavour in ('stock', 'patched', 'faulty')
              for series in ('10.0', '10.2')}
 
 
 class PairsTest(base.TestCase):
 
     def environment(self, source, destination):
-        return qemu_series.Pair(source, destination, ()).environment(
+        return qemu_series.Pair(source, destination, ('one',)).environment(
             _BINARIES)
 
     def test_faulty(self):
@@ -29,6 +29,18 @@ class PairsTest(base.TestCase):
             self.assertEqual('/faulty-10.2', found['DEDUP_QEMU_FAULTY'])
             self.assertEqual('/stock-10.0', found['DEDUP_QEMU_STOCK'])
             self.assertEqual('', found['DEDUP_QEMU_DESTINATION'])
+
+    def test_all_tests(self):
+        pair = qemu_series.pairs()[0]
+        found = pair.environment(_BINARIES)
+        for flavour in ('stock', 'patched', 'faulty'):
+            self.assertEqual(f'/{flavour}-10.2',
+                             found[f'DEDUP_QEMU_{flavour.upper()}'])
+            self.assertIn((flavour, '10.2'), pair.sides())
+        self.assertEqual('', found['DEDUP_QEMU_DESTINATION'])
+        options, number = pair.command()
+        self.assertEqual('discover', options[0])
+        self.assertGreater(number, 300)
 
     def test_directions(self):
         names = [pair.name for pair in qemu_series.pairs()]
@@ -48,7 +60,7 @@ class PairsTest(base.TestCase):
         self.assertEqual(qemu_series._OURS, require.call_args.args[1])
 
     def test_tests_exist(self):
-        for pair in qemu_series.pairs():
+        for pair in qemu_series.pairs(quick=True):
             loader = unittest.TestLoader()
             loader.loadTestsFromNames(
                 [qemu_series._TESTS + test for test in pair.tests])
