@@ -12,6 +12,7 @@ verifies what it holds.  What cannot be reproduced is time.
 """
 
 import argparse
+import collections
 import contextlib
 import dataclasses
 import json
@@ -27,6 +28,20 @@ from guests.errors import GuestError
 from guests.synthetic import image
 from nova_dedup_migrate.hypervisor import errors
 from testkit import qemus
+from testkit import results
+
+#: What is counted in all runs.
+ROWS = (
+    'migrations',
+    'migrations between series',
+    'migrations given up',
+    'pages from storage',
+    'pages compressed',
+    'pages read in post-copy',
+    'pages compared',
+)
+#: With so many runs, chance leaves out none of them.
+CERTAIN = 50
 
 
 def parser() -> argparse.ArgumentParser:
@@ -57,8 +72,6 @@ def parser() -> argparse.ArgumentParser:
         help='put further faults into each destination, as no-supersede, '
         'to see the soak fail',
     )
-    for kind in ('stock', 'faulty'):
-        result.add_argument(f'--{kind}-binary', metavar='FILE')
     return result
 
 
@@ -92,6 +105,26 @@ def one(seed: int, arguments: argparse.Namespace, tools: dict) -> dict:
     return report
 
 
+def count(report: dict) -> dict[str, int]:
+    """What a run adds to the ROWS."""
+    result = dict.fromkeys(ROWS, 0)
+    series = report['case']['series']
+    for hop in report.get('hops', ()):
+        kind = 'migrations' if hop['arrived'] else 'migrations given up'
+        result[kind] += 1
+        result['migrations between series'] += (
+            hop['arrived'] and series[0] != series[1]
+        )
+        for name, key in (
+            ('pages compared', 'compared'),
+            ('pages from storage', 'storage_pages'),
+            ('pages compressed', 'compressed_pages'),
+            ('pages read in post-copy', 'lazy_pages'),
+        ):
+            result[name] += hop.get(key, 0)
+    return result
+
+
 def line(number: int, report: dict) -> str:
     hops = ' '.join(soak_run.words(hop) for hop in report.get('hops', ()))
     problem = report.get('problem')
@@ -115,56 +148,50 @@ def main(argv: list[str] | None = None) -> int:
         front.error('--runs must be 1 or more')
     try:
         # each destination may get faults
-        patched = qemus.find('faulty', arguments.faulty_binary)
         tools = {
-            'patched': patched,
-            'stock': qemus.find('stock', arguments.stock_binary),
-            'img': qemus.tool(patched, 'qemu-img'),
-            'image': image.guest_image(),
-            'inject': arguments.inject,
+            series: {
+                'patched': qemus.of_series('faulty', series),
+                'stock': qemus.of_series('stock', series),
+            }
+            for series in soak_case.SERIES
         }
+        tools['img'] = qemus.tool(tools['10.0']['patched'], 'qemu-img')
+        tools['image'] = image.guest_image()
+        tools['inject'] = arguments.inject
     except (GuestError, qemus.QemuNotFound) as error:
         print(f'soak: {error}', file=sys.stderr)
         return 1
     first = arguments.seed
     if first is None:
         first = secrets.randbelow(1 << 30)
+    found = results.Results(f'make soak N={runs} ARGS="--seed {first}"')
     failed: list[int] = []
-    totals = {'migrations': 0, 'cancelled': 0, 'storage': 0, 'pages': 0}
-    done = 0
+    totals: collections.Counter = collections.Counter()
     try:
         for number in range(runs):
             report = one(first + number, arguments, tools)
             print(line(number + 1, report), flush=True)
-            done += 1
+            totals['runs'] += 1
             if 'problem' in report:
                 failed.append(first + number)
-            for hop in report.get('hops', ()):
-                kind = 'migrations' if hop['arrived'] else 'cancelled'
-                totals[kind] += 1
-                totals['storage'] += hop.get('storage_pages', 0)
-                totals['pages'] += hop.get('compared', 0)
+            totals.update(count(report))
     except KeyboardInterrupt:
         print('interrupted', flush=True)
-    print(
-        '%d runs, %d failed; %d migrations, %d given up on purpose, '
-        '%d pages from storage, %d pages compared; first seed %d'
-        % (
-            done,
-            len(failed),
-            totals['migrations'],
-            totals['cancelled'],
-            totals['storage'],
-            totals['pages'],
-            first,
-        )
-    )
+    found.add('runs', totals['runs'], '', str(runs), totals['runs'] == runs)
+    found.add('runs that failed', len(failed), '', '0', not failed)
+    least = int(runs >= CERTAIN)
+    for name in ROWS:
+        found.add(name, totals[name], '', f'at least {least}',
+                  totals[name] >= least)
+    print(found.text())
+    found.write(arguments.output / 'report.json')
+    print(arguments.output / 'report.json')
     if failed:
         print(
             'failed seeds: %s; what they left is in %s'
             % (' '.join(map(str, failed)), arguments.output)
         )
-    return 1 if failed else 0
+    return found.status()
 
 
 if __name__ == '__main__':

@@ -7,6 +7,10 @@ import random
 from guests.synthetic import disk
 from guests.synthetic import workload
 
+SERIES = ('10.0', '10.2')
+#: A type of machine that all of these know.
+MACHINE = 'pc-i440fx-10.0'
+
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
@@ -18,6 +22,10 @@ class Attempt:
     :ivar disarm_after: seconds until it is disarmed, None: not at all
     :ivar hold: seconds to be held before the switch-over
     :ivar kill: the destination is killed, rather than cancelled
+    :ivar threads: of our compression, 0: as many as QEMU chooses, None: it
+        is off
+    :ivar lazy: storage is read in post-copy, too
+    :ivar defer: pages written to again are left to the next round
     :ivar inject: faults of the destination, see inject.c; those of a source
         take effect in the migration after
     """
@@ -38,6 +46,9 @@ class Attempt:
     hold: float = 0.0
     downtime_ms: int = 300
     tls: bool = False
+    threads: int | None = None
+    lazy: bool = False
+    defer: bool = False
     inject: str = ''
 
 
@@ -46,6 +57,8 @@ class Case:
     """A guest, its disks and its attempts, in order.
 
     Sizes are MiB, rates KB/s as in workload.Workload.
+
+    :ivar series: of the QEMU on either side
     """
 
     seed: int
@@ -62,6 +75,7 @@ class Case:
     storage: str
     storage_rate: int
     stock: str
+    series: tuple[str, str]
     stale_disk: bool
     attempts: tuple[Attempt, ...]
 
@@ -114,8 +128,15 @@ def _attempt(chance: random.Random, storage: str) -> Attempt:
         else 0.0,
         downtime_ms=chance.choice((1, 20, 300, 300, 1000)),
         tls=chance.random() < 0.25,
+        threads=_threads(chance),
+        lazy=postcopy is not None and chance.random() < 0.6,
+        defer=chance.random() < 0.3,
         inject=_faults(chance),
     )
+
+
+def _threads(chance: random.Random) -> int | None:
+    return chance.choice((None, None, 0, 1, 2))
 
 
 def _late(chance: random.Random) -> Attempt:
@@ -138,6 +159,8 @@ def _late(chance: random.Random) -> Attempt:
         xbzrle=not multifd and chance.random() < 0.3,
         downtime_ms=chance.choice((20, 100)),
         tls=chance.random() < 0.25,
+        threads=_threads(chance),
+        defer=chance.random() < 0.3,
         inject=delay,
     )
 
@@ -158,6 +181,7 @@ def choose(seed: int) -> Case:
                 attempt,
                 postcopy_after=None,
                 preempt=False,
+                lazy=False,
                 cancel_after=round(
                     chance.choice((0, 0.05, 0.3, 1, 3)) * chance.random(), 3
                 ),
@@ -193,6 +217,7 @@ def choose(seed: int) -> Case:
         stock='none'
         if late
         else chance.choices(('none', 'source', 'destination'), (12, 1, 1))[0],
+        series=(chance.choice(SERIES), chance.choice(SERIES)),
         stale_disk=storage == 'shared'
         and not late
         and chance.random() < 0.12,
@@ -209,6 +234,7 @@ def words(case: dict) -> str:
         plain.format,
         plain.layout,
         plain.storage,
+        '-'.join(plain.series),
     ]
     if plain.disks > 1:
         first.append(f'{plain.disks} disks')

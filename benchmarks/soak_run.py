@@ -55,14 +55,13 @@ class SoakRun:
             binaries[case.stock == 'destination'] = 'stock'
         #: the next destination's spec is the second
         self._specs = [
-            self._spec(binary, args, disks)
-            for binary, args, disks in (
-                (binaries[0], (), self._source_disks),
-                (
-                    binaries[1],
-                    self._storage.destination_args(),
-                    self._destination_disks,
-                ),
+            self._spec(self._tools[series][binary], args, disks)
+            for series, binary, args, disks in zip(
+                case.series,
+                binaries,
+                ((), self._storage.destination_args()),
+                (self._source_disks, self._destination_disks),
+                strict=True,
             )
         ]
         self._source = self._guest(self._specs[0])
@@ -122,7 +121,7 @@ class SoakRun:
                 *more,
             )
 
-    def _spec(self, binary: str, args: tuple, disks: tuple) -> spec.GuestSpec:
+    def _spec(self, binary: Path, args: tuple, disks: tuple) -> spec.GuestSpec:
         case = self.case
         work = workload.Workload(
             mode=case.mode,
@@ -133,8 +132,9 @@ class SoakRun:
             disks=case.disks,
         )
         return spec.GuestSpec(
-            binary=self._tools[binary],
+            binary=binary,
             name='soak',
+            machine=soak_case.MACHINE,
             memory_mib=case.memory,
             kernel=self._tools['image'].kernel,
             initrd=self._tools['image'].initrd,
@@ -191,7 +191,9 @@ class SoakRun:
         self._talk.wait_report()
 
     def _inject(self, side: int, inject: str) -> str:
-        stock = self._specs[side].binary == self._tools['stock']
+        stock = self._specs[side].binary in (
+            self._tools[series]['stock'] for series in soak_case.SERIES
+        )
         further = self._tools['inject']
         return '' if stock else ','.join(filter(None, (inject, further)))
 
@@ -245,7 +247,15 @@ class SoakRun:
         if attempt.armed:
             with contextlib.suppress(errors.DedupNotSupported):
                 source.arm_dedup(
-                    copy=self._storage.copy, resend=attempt.resend
+                    copy=self._storage.copy,
+                    resend=attempt.resend,
+                    compression=None
+                    if attempt.threads is None
+                    else {'threads': attempt.threads}
+                    if attempt.threads
+                    else {},
+                    lazy=attempt.lazy,
+                    defer_redirtied=attempt.defer,
                 )
                 armed = True
         migration = source.migrate(destination, self._options(attempt))
@@ -265,6 +275,9 @@ class SoakRun:
         hop['arrived'] = True
         hop['seconds'] = round((last.total_time_ms or 0) / 1000, 1)
         hop['downtime_ms'] = last.downtime_ms
+        with contextlib.suppress(errors.DedupNotSupported):
+            figures = destination.dedup_statistics().incoming
+            hop['lazy_pages'] = figures.lazy_pages
         self._compare(source, destination, hop)
         if self.case.stale_disk:
             return True

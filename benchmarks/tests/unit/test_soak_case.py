@@ -3,6 +3,7 @@
 
 import dataclasses
 
+from benchmarks import soak
 from benchmarks import soak_case
 from guests.synthetic import workload
 from nova_dedup_migrate.tests import base
@@ -52,3 +53,27 @@ class SoakCaseTest(base.TestCase):
     def test_words_of_a_report(self):
         case = dataclasses.asdict(soak_case.choose(4))
         self.assertIn(case['mode'], soak_case.words(case))
+
+    def test_all_that_is_new_is_chosen(self):
+        cases = list(map(soak_case.choose, SEEDS))
+        self.assertEqual(4, len({case.series for case in cases}))
+        attempts = [one for case in cases for one in case.attempts]
+        self.assertEqual({None, 0, 1, 2}, {one.threads for one in attempts})
+        for name in ('lazy', 'defer'):
+            chosen = [getattr(one, name) for one in attempts]
+            self.assertGreater(sum(chosen), len(SEEDS) / 20, name)
+        for one in attempts:
+            self.assertFalse(one.lazy and one.postcopy_after is None)
+
+    def test_count(self):
+        case = dataclasses.asdict(soak_case.choose(4))
+        case['series'] = ('10.0', '10.2')
+        found = soak.count({'case': case, 'hops': [
+            {'arrived': False, 'compared': 0},
+            {'arrived': True, 'compared': 7, 'storage_pages': 3,
+             'compressed_pages': 2, 'lazy_pages': 1}]})
+        self.assertEqual({
+            'migrations': 1, 'migrations between series': 1,
+            'migrations given up': 1, 'pages from storage': 3,
+            'pages compressed': 2, 'pages read in post-copy': 1,
+            'pages compared': 7}, found)
