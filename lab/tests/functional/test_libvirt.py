@@ -431,7 +431,7 @@ class DisksTest(suites.Suite, LibvirtCase):
         destination = self.make('destination')
         destination.become(source)
         arguments = libvirt_options.parameters(
-            options.MigrationOptions(max_bandwidth=8 * suites.MIB),
+            options.MigrationOptions(max_bandwidth=64 * suites.MIB),
             destination.host.peer_uri)
         arguments.update(destination.migration_parameters(source))
         arguments[libvirt.VIR_MIGRATE_PARAM_DEST_XML] = arguments.get(
