@@ -277,7 +277,7 @@ class SoakRun:
         hop['downtime_ms'] = last.downtime_ms
         with contextlib.suppress(errors.DedupNotSupported):
             figures = destination.dedup_statistics().incoming
-            hop['lazy_pages'] = figures.lazy_pages
+            hop['lazy_pages'] = figures.lazy_pages if figures else 0
         self._compare(source, destination, hop)
         if self.case.stale_disk:
             return True
