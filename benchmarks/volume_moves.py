@@ -21,6 +21,7 @@ import shutil
 import tempfile
 import time
 
+from benchmarks import volume_daemon
 from benchmarks import volume_load
 from benchmarks import volume_report
 from benchmarks import volume_servers
@@ -185,7 +186,7 @@ class Moves(test_service.ServiceTestCase):
                             'qemu-storage-daemon')
 
     def _daemon(self):
-        found = volume_servers.Daemon(self)
+        found = volume_daemon.Daemon(self)
         self.addCleanup(found.stop)
         return found
 
@@ -193,7 +194,7 @@ class Moves(test_service.ServiceTestCase):
         found = volume_servers.Link(rate)
         self.addCleanup(found.stop)
         if daemon:
-            found.daemon(daemon.port)
+            found.server(daemon.port)
         return found
 
     # Before the move

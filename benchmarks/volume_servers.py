@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes around volumes that move: storage, link, backup daemon.
+"""The processes around disks that move: storage and link.
 
 ::
 
     QEMU 1 --+                                      +-- target of 1
     QEMU 2 --+-- NBD -- storage      link ----------+-- target of 2
-    neighbour            20 MB/s      QEMUs' mirrors and the backup
-                                      daemon's bytes, all together
+    neighbour            one rate     QEMUs' mirrors and the bytes of
+                                      servers, all together
 """
 
 from __future__ import annotations
@@ -17,16 +17,14 @@ from multiprocessing import managers
 import pathlib
 import time
 
-from benchmarks import pairs
 from benchmarks import relay
 from benchmarks import volume_load
-from cinder_backup_assist.tests.cinder_functional import real_backups
 from nova_dedup_migrate.hypervisor import process
 
 _FORK = multiprocessing.get_context('fork')
-#: Where the daemon listens.  Clients connect to the link, at the address
-#: that its certificate names.
-_BEHIND, _BEFORE = '127.0.0.2', '127.0.0.1'
+#: Where a server listens.  Clients connect to the link, at the same port
+#: of the other address.
+BEHIND, BEFORE = '127.0.0.2', '127.0.0.1'
 
 
 class Storage:
@@ -77,15 +75,20 @@ class _Relays:
 
     def __init__(self, rate: int) -> None:
         self._wire = relay.Wire(rate)
-        self._relays: list[relay.Relay] = []
+        self._targets: list[relay.Relay] = []
+        self._servers: list[relay.Relay] = []
 
     def target(self, path: str, target: str) -> None:
-        self._relays.append(relay.Relay(
+        self._targets.append(relay.Relay(
             pathlib.Path(path), pathlib.Path(target), wire=self._wire))
 
-    def daemon(self, port: int) -> None:
-        self._relays.append(relay.Relay(
-            (_BEFORE, port), (_BEHIND, port), wire=self._wire, back=True))
+    def server(self, port: int) -> None:
+        self._servers.append(relay.Relay(
+            (BEFORE, port), (BEHIND, port), wire=self._wire, back=True))
+
+    def carried(self) -> tuple[int, int]:
+        return (sum(one.forward_bytes for one in self._targets),
+                sum(one.back_bytes for one in self._servers))
 
 
 class _LinkManager(managers.BaseManager):
@@ -96,7 +99,7 @@ _LinkManager.register('Relays', _Relays)
 
 
 class Link:
-    """What targets and the backup daemon's bytes are reached by.
+    """What targets and servers of the source's side are reached by.
 
     :param rate: bytes a second towards the target's side, all together
     """
@@ -115,51 +118,16 @@ class Link:
         self._relays.target(path, address)
         return path
 
-    def daemon(self, port: int) -> None:
-        """Let clients reach the daemon."""
-        self._relays.daemon(port)
+    def server(self, port: int) -> None:
+        """Let clients at BEFORE reach the server at BEHIND.
 
-    def stop(self) -> None:
-        self._manager.shutdown()
+        Its bytes are limited, not those of the clients' requests.
+        """
+        self._relays.server(port)
 
-
-class Daemon:
-    """A backup daemon in a process of its own.
-
-    It has a copy of the database of the test, which is in memory, so
-    backups have to be made before.
-
-    :param test: a test_service.ServiceTestCase
-    :ivar api: a BackupAssistAPI, by proxy
-    """
-
-    def __init__(self, test) -> None:
-        served: dict = {}
-        rows = real_backups.dump_database()
-
-        class Manager(managers.BaseManager):
-            pass
-
-        def start() -> None:
-            volume_load.end_with_parent()
-            real_backups.load_database(rows)
-            test.override_config('listen_address', _BEHIND, 'backup_assist')
-            test.override_config('advertised_address', _BEFORE,
-                                 'backup_assist')
-            served['port'] = test.start_daemon().web.port
-
-        Manager.register('api', callable=lambda: test.api)
-        Manager.register('served', callable=lambda: served)
-        self._manager = Manager(ctx=_FORK)
-        self._manager.start(start)
-        self.api = self._manager.api()
-        self.port = self._manager.served().get('port')
-        # The only way to know it.
-        self._pid = self._manager._process.pid
-
-    def used(self) -> tuple[float, int]:
-        """Return (processor seconds, bytes read from files)."""
-        return pairs.processor_time(self._pid), bytes_read(self._pid)
+    def carried(self) -> tuple[int, int]:
+        """Return bytes (to targets, from servers) so far."""
+        return self._relays.carried()
 
     def stop(self) -> None:
         self._manager.shutdown()
