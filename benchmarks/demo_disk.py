@@ -13,6 +13,8 @@ from pathlib import Path
 import sys
 import tempfile
 
+from benchmarks import disk_moves
+from benchmarks import disk_report
 from benchmarks import disks
 from guests.errors import GuestError
 from nova_dedup_migrate.hypervisor import errors
@@ -29,7 +31,7 @@ _WHAT = {
 _SOURCES = {'zero': 'zeros', 'local': 'of the destination'}
 
 
-def show(outcomes: dict[str, disks.Outcome]) -> str:
+def show(outcomes: dict[str, disk_moves.Outcome]) -> str:
     """Return the table."""
     names = sorted({name for one in outcomes.values()
                     for name, count in one.sources.items() if count},
@@ -68,17 +70,18 @@ def main(arguments: list[str] | None = None) -> int:
                         metavar='DIR')
     given = parser.parse_args(arguments)
     found = results.Results('make demo ARGS=--disk')
-    outcomes: dict[str, disks.Outcome] = {}
+    outcomes: dict[str, disk_moves.Outcome] = {}
     try:
         for variant in _WHAT:
             print(f'{variant}: the destination has {_WHAT[variant]} ...',
                   flush=True)
             with tempfile.TemporaryDirectory(prefix='demo-disk-') as place:
-                outcomes[variant] = disks.Cell(
+                outcomes[variant] = disk_moves.Cell(
                     variant, given.mib, given.link * 125_000,
                     given.mib // 8, Path(place)).run()
-            disks.add_rows(found, variant, outcomes[variant],
-                           outcomes['stock'])
+        disk_report.add(found, [
+            disk_report.Run(given.link, 1, variant, 0, outcome)
+            for variant, outcome in outcomes.items()])
     except (GuestError, errors.HypervisorError,
             storage_errors.StorageError) as error:
         print(f'\ndemo: {error}', file=sys.stderr)
