@@ -10,6 +10,7 @@
 
 #include "identity.h"
 #include "mapper.h"
+#include "mirror.h"
 #include "sysfs.h"
 
 #define MAX_DEPTH 8
@@ -40,7 +41,10 @@ static void refuse(struct disks_device *v, enum listing_reason reason,
                    const char *why)
 {
     v->reason = reason;
-    snprintf(v->why, sizeof(v->why), "%s", why);
+    /* A device upon itself has the reason already. */
+    if (why != v->why) {
+        snprintf(v->why, sizeof(v->why), "%s", why);
+    }
     v->count = 0;
 }
 
@@ -154,6 +158,33 @@ static void resolve_partition(struct disks *d, struct disks_device *v,
     }
 }
 
+static void resolve_mirror(struct disks *d, struct disks_device *v, int depth)
+{
+    struct disks_device *below;
+    struct mirror_member member;
+    char why[MIRROR_WHY];
+
+    if (!mirror_member(v->major, v->minor, &member, why)) {
+        refuse(v, LISTING_WHY_DEVICE, why);
+        return;
+    }
+    below = find(d, member.major, member.minor);
+    if (!below) {
+        refuse(v, LISTING_WHY_DEVICE, "software RAID on an unknown device");
+        return;
+    }
+    resolve(d, below, depth + 1);
+    if (!below->count) {
+        refuse(v, below->reason, below->why);
+        return;
+    }
+    v->first = d->pieces;
+    if (!add_part(d, v, 0, v->size, below, member.offset)) {
+        refuse(v, LISTING_WHY_DEVICE, "software RAID beyond its member");
+        d->pieces = v->first;
+    }
+}
+
 static void resolve_disk(struct disks *d, struct disks_device *v)
 {
     struct disks_piece piece = { .length = v->size, .disk = d->disks };
@@ -198,7 +229,7 @@ static void resolve(struct disks *d, struct disks_device *v, int depth)
     } else if (sysfs_exists("%s/dm", base)) {
         resolve_mapped(d, v, depth);
     } else if (sysfs_exists("%s/md", base)) {
-        refuse(v, LISTING_WHY_DEVICE, "software RAID");
+        resolve_mirror(d, v, depth);
     } else if (sysfs_exists("%s/loop", base)) {
         refuse(v, LISTING_WHY_DEVICE, "loop device");
     } else if (sysfs_exists("%s/bcache", base)) {
@@ -232,9 +263,12 @@ static void add_device(struct disks *d, const char *name)
 void disks_find(struct disks *d)
 {
     struct dirent **names;
-    /* In the order of their names, so that two listings have the same one */
-    int count = scandir("/sys/class/block", &names, NULL, alphasort);
+    char path[PATH_MAX];
+    int count;
 
+    snprintf(path, sizeof(path), "%s/sys/class/block", sysfs_root);
+    /* In the order of their names, so that two listings have the same one */
+    count = scandir(path, &names, NULL, alphasort);
     memset(d, 0, sizeof(*d));
     for (int i = 0; i < count; i++) {
         add_device(d, names[i]->d_name);

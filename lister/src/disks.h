@@ -4,8 +4,8 @@
  *
  * A device is a list of pieces, each a part of a disk: a disk is one piece
  * of itself, a partition one of its disk, a linear device of the device
- * mapper (LVM) one for each of its segments and of what is below.  All is
- * found before privileges are dropped, from sysfs and the device mapper.
+ * mapper (LVM) one for each of its segments and of what is below, a RAID1
+ * of md part of one of its members.  All is found before privileges are dropped, from sysfs and the device mapper.
  */
 #ifndef DISKS_H
 #define DISKS_H

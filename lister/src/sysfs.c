@@ -12,11 +12,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PATH(path, format)                              \
-    char path[PATH_MAX];                                \
-    va_list args;                                       \
-    va_start(args, format);                             \
-    vsnprintf(path, sizeof(path), format, args);        \
+const char *sysfs_root = "";
+
+#define PATH(path, format)                                              \
+    char path[PATH_MAX];                                                \
+    int lead_ = snprintf(path, sizeof(path), "%s", sysfs_root);         \
+    va_list args;                                                       \
+    va_start(args, format);                                             \
+    vsnprintf(path + lead_, sizeof(path) - lead_, format, args);        \
     va_end(args)
 
 static long read_file(const char *path, void *into, size_t size)

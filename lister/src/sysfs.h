@@ -7,6 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Put before each path; tests have their own tree there */
+extern const char *sysfs_root;
+
 /* The text less its white space at the ends; false: there is no such file */
 bool sysfs_text(char *text, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

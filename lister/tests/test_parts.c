@@ -104,6 +104,11 @@ static void linear_tables(void)
     target("crypt", 150, 50, "aes 0 0 8:3 0");
     CHECK(mapper_parse(table, sizeof(table), t, why) == -1 &&
           strstr(why, "crypt"));
+    /* Only its metadata device has the places of its blocks. */
+    new_table();
+    target("thin", 0, 100, "253:2 1");
+    CHECK(mapper_parse(table, sizeof(table), t, why) == -1 &&
+          !strcmp(why, "device mapper target thin"));
 }
 
 static void damaged_tables(void)

@@ -6,6 +6,7 @@ import struct
 
 from guests.lister import image
 from guests.lister import listing
+from guests.lister import mirror
 from guests.lister import rig
 from nova_dedup_migrate.tests import base
 from testkit import qemus
@@ -265,6 +266,42 @@ class LayersTest(ListerCase):
         self.assertGreater(compared.coverage, 0.95)
         self.assertEqual({0, 1, 2}, {e.disk for e in found.extents
                                      if e.kind == 0})
+
+    def test_mirror(self):
+        """A RAID1 of a partition and a whole disk: the first is listed."""
+        a, b = (self.disk(name, 100, None) for name in 'ab')
+        self.partition(a.path, 2048, 160000)
+        for slot, (disk, start, offset) in enumerate(((a, 2048, 4096),
+                                                      (b, 0, 2048))):
+            mirror.write_superblock(disk.path, start, slot, 2, offset,
+                                    70 << 11)
+        guest = self.boot(a, b, self.disk('filled', 70, 'ext4'))
+        guest.run('more-modules')
+        guest.run('cd /sys/module/md_mod/parameters && '
+                  'echo md_mirror >new_array && '
+                  'cd /sys/block/md_mirror/md && echo 1.2 >metadata_version '
+                  '&& cat /sys/class/block/vda1/dev >new_dev && '
+                  'cat /sys/class/block/vdb/dev >new_dev && '
+                  'echo active >array_state')
+        guest.run('cat /dev/vdc >/dev/md_mirror && sync && '
+                  'mount -t ext4 /dev/md_mirror /mnt && '
+                  'for i in 1 2 3 4 5 6; do '
+                  'dd if=/dev/urandom of=/mnt/$i bs=1M count=8; done; sync')
+        found = guest.list()
+        compared = guest.verify(found, self.directory)
+        self.assert_right(found, compared)
+        self.assertGreaterEqual(sum(e.pages for e in found.extents
+                                    if e.disk == 0 and e.kind == 0),
+                                48 << 8)
+        guest.guest.cont()
+        # The other member, which has another data offset
+        guest.run('cd /sys/block/md_mirror/md/rd0 && echo faulty >state')
+        found = guest.list()
+        compared = guest.verify(found, self.directory)
+        self.assert_right(found, compared)
+        self.assertGreaterEqual(sum(e.pages for e in found.extents
+                                    if e.disk == 1 and e.kind == 0),
+                                48 << 8)
 
     def test_what_cannot_be_mapped(self):
         btrfs = self.disk('btrfs', 130, 'btrfs')
