@@ -119,7 +119,9 @@ def _archive(suite, include, log, control, profiles):
     common.say('making a system of %s' % suite)
     new = place.with_suffix('.new.tar')
     log.run('making a system of %s' % suite, [
-        'mmdebstrap', '--variant=apt', _KEPT, '--include=' + ','.join(include),
+        'mmdebstrap', '--variant=apt', _KEPT,
+        # mmdebstrap takes no empty list
+        *(['--include=' + ','.join(include)] if include else []),
         *('--aptopt=' + option for option in APT),
         '--dpkgopt=path-exclude=/usr/share/doc/*',
         '--dpkgopt=path-exclude=/usr/share/locale/*',

@@ -45,3 +45,8 @@ class ArchiveTest(unittest.TestCase):
     def test_the_lists_of_packages_stay(self):
         self._archive('a')
         self.assertIn('--skip=cleanup/apt/lists', self.log.commands[0])
+
+    def test_nothing_besides_apt_is_wanted(self):
+        self._archive()
+        self.assertFalse([word for word in self.log.commands[0]
+                          if word.startswith('--include')])
