@@ -351,8 +351,8 @@ def emulator(checks, log):
     suite = build.SUITES['qemu']
     found = sorted((build.RESULTS / suite).glob('qemu-*.deb'))
     if not found:
-        print("QEMU's packages are not checked: they are not built; run "
-              'make deb ARGS=qemu')
+        checks.table.add("QEMU's packages", 'not run: they are not built', '',
+                         'if make deb ARGS=qemu has built them', True)
         return
     with _offered(suite, qemu.PACKAGES, log) as system:
         _offer(system, found)

@@ -4,6 +4,7 @@
 Each check returns what the table shows, and raises CheckFailed.
 """
 
+import collections
 import hashlib
 import os
 import re
@@ -140,8 +141,8 @@ def units(system, wanted):
                             'is-enabled %s || true' % unit)
         check(found == state, '%s is %s instead of %s' % (
             unit, found, state))
-    return ', '.join('%s %s' % (unit.partition('.')[0], state)
-                     for unit, state in wanted.items())
+    return ', '.join('%d %s' % (count, state) for state, count in
+                     collections.Counter(wanted.values()).items())
 
 
 def rotation(system, config, log, owner):

@@ -6,6 +6,7 @@ import unittest
 from unittest import mock
 
 from debtool import check
+from testkit import results
 
 
 class System:
@@ -22,6 +23,14 @@ class System:
 
 
 class EmulatorTest(unittest.TestCase):
+
+    def test_what_was_not_built_is_in_the_table(self):
+        top = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.enterContext(mock.patch.object(check.build, 'RESULTS', top))
+        table = results.Results('x')
+        check.emulator(check.Checks(table), None)
+        self.assertIn('not run', table.rows[0].value)
+        self.assertEqual(0, table.status())
 
     def test_debians_packages_come_from_its_archive(self):
         system = System()
