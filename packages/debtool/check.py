@@ -56,6 +56,17 @@ _OWNERS = {
         '750 nova-dedup-migrate:nova-dedup-migrate',
     '/var/log/nova-dedup-migrate':
         '750 nova-dedup-migrate:nova-dedup-migrate'}
+#: What services leave: a removal keeps it, a purge does not. Logs of services
+#: with Nova's or Cinder's configuration are in log_dir of that.
+_DATA = (
+    '/var/lib/nova/dedup_index/a', '/var/lib/nova/dedup_journals/a',
+    '/var/lib/nova/dedup_migrate/operations/a',
+    '/var/lib/nova/dedup_migrate/volumes/a', '/var/lib/nova/dedup_replicas/a',
+    '/var/lib/nova-dedup-migrate/a', '/var/log/nova-dedup-migrate/a.log',
+    '/var/log/nova/nova-dedup-migrate-agent.log',
+    '/var/log/nova/nova-dedup-migrate-agent.log.1',
+    '/var/log/cinder/cinder-backup-assist.log',
+    '/var/log/cinder/cinder-backup-assist.log.1')
 _HELPER = ('/usr/bin/privsep-helper --config-file /etc/nova/nova.conf '
            '--privsep_context %s.images.privileged.context '
            '--privsep_sock_path /tmp/tmpabc/privsep.sock')
@@ -229,9 +240,11 @@ def _version(path):
 
 def _leave(row, system, before):
     names = ' '.join((*OLD, *NEW, ASSIST))
+    system.run('writing data', '\n'.join(
+        'install -D /dev/null ' + path for path in _DATA))
     system.run('removing packages', 'dpkg --remove ' + names)
-    row('remove', 'nothing but configuration and data', _removed, system,
-        before)
+    row('remove', 'configuration and data are left, nothing else', _removed,
+        system, before)
     system.run('purging packages', 'dpkg --purge ' + names)
     row('purge', 'nothing is left', _same, system, before)
 
@@ -294,7 +307,9 @@ def _assist(system, path):
 
 
 def _removed(system, before):
-    """Nothing is left but conffiles, directories for data, and the user."""
+    """Nothing is left but conffiles, data, and the user."""
+    gone = [path for path in _DATA if not system.path(path).exists()]
+    host.check(not gone, 'these are gone: ' + ', '.join(gone))
     left = [(path, sign) for path, sign in
             host.differences(before, host.snapshot(system))
             if not re.match(r'etc/|var/(lib|log)/', path)]

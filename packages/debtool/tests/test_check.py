@@ -6,6 +6,8 @@ import unittest
 from unittest import mock
 
 from debtool import check
+from debtool import chroot
+from debtool import host
 from testkit import results
 
 
@@ -49,3 +51,28 @@ class EmulatorTest(unittest.TestCase):
         self.assertFalse(ours[1])
         self.assertIn(' qemu-utils/trixie', debians[0])
         self.assertTrue(debians[1])
+
+
+class LeaveTest(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        top = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        for name in ('usr', 'var/lib', 'var/log'):
+            (top / name).mkdir(parents=True)
+        self.system = chroot.System(top, None)
+        self.before = host.snapshot(self.system)
+        for path in check._DATA:
+            self.system.path(path).parent.mkdir(parents=True, exist_ok=True)
+            self.system.path(path).touch()
+
+    def test_a_removal_keeps_data(self):
+        self.assertEqual('done', check._removed(self.system, self.before))
+        self.system.path(check._DATA[0]).unlink()
+        self.assertRaisesRegex(host.CheckFailed, check._DATA[0],
+                               check._removed, self.system, self.before)
+
+    def test_a_removal_leaves_no_programs(self):
+        self.system.path('usr/left').touch()
+        self.assertRaisesRegex(host.CheckFailed, '[+]usr/left',
+                               check._removed, self.system, self.before)
