@@ -48,7 +48,6 @@ _UNITS = {'nova-dedup-migrate-agent.service': 'enabled',
 _ETC = '/etc/nova-dedup-migrate/'
 _OWNERS = {
     '/etc/sudoers.d/nova-dedup-migrate': '440 root:root',
-    '/etc/logrotate.d/nova-dedup-migrate-agent': '644 root:root',
     '/etc/logrotate.d/nova-dedup-migrate-controller': '644 root:root',
     _ETC + 'nova-dedup-migrate.conf': '640 root:nova-dedup-migrate',
     _ETC + 'api-uwsgi.ini': '644 root:root',
@@ -71,7 +70,7 @@ _HELPER = ('/usr/bin/privsep-helper --config-file /etc/nova/nova.conf '
            '--privsep_context %s.images.privileged.context '
            '--privsep_sock_path /tmp/tmpabc/privsep.sock')
 #: A change that an operator makes, which an upgrade keeps.
-_CHANGED = '/etc/logrotate.d/nova-dedup-migrate-agent'
+_CHANGED = '/etc/sudoers.d/nova-dedup-migrate'
 
 
 class Checks:
@@ -186,6 +185,10 @@ def ours(checks, log):
         row('upgrade, install new ones', 'all of it, no question', _upgraded,
             system, version)
         _host_rows(row, system)
+        # nova-common has the configuration
+        row('logrotate of the agent', 'rotates, keeps the owner',
+            host.rotation, system, '/etc/logrotate.d/nova-common',
+            '/var/log/nova/nova-dedup-migrate-agent.log', 'nova:adm')
         row('nova-compute imports the driver', "with Debian's Nova",
             openstack.driver, system)
         row('commands', 'import what they need', openstack.command_line,
@@ -258,9 +261,6 @@ def _host_rows(row, system):
     row('sudo', 'the helper and nothing else', host.sudoers, system,
         '/etc/sudoers.d/nova-dedup-migrate', 'nova',
         _HELPER % 'nova_dedup_migrate', _HELPER % 'another')
-    row('logrotate of the agent', 'rotates, keeps the owner', host.rotation,
-        system, _CHANGED, '/var/log/nova/nova-dedup-migrate-agent.log',
-        'nova:adm')
     row('logrotate of the controller', 'rotates, keeps the owner',
         host.rotation, system, '/etc/logrotate.d/'
         'nova-dedup-migrate-controller', '/var/log/nova-dedup-migrate/a.log',

@@ -3,6 +3,7 @@ import os
 import pathlib
 import tempfile
 import unittest
+from unittest import mock
 
 from debtool import check
 from debtool import chroot
@@ -34,6 +35,32 @@ class SnapshotTest(unittest.TestCase):
         changes = [('p%d' % number, '+') for number in range(8)]
         self.assertEqual('+p0, +p1', host.short(changes[:2]))
         self.assertTrue(host.short(changes).endswith('and 2 more'))
+
+
+class RotationTest(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.system = mock.Mock()
+        self.read = 'considering log /var/log/a\n'
+        self.system.read.side_effect = lambda what, script: (
+            self.read if 'logrotate.conf' in script else
+            'one two two 0 nova:adm')
+
+    def _rotate(self):
+        host.rotation(self.system, '/etc/logrotate.d/a', '/var/log/a',
+                      'nova:adm')
+
+    def test_all_files_are_read_together(self):
+        self._rotate()
+        making, reading = self.system.mock_calls[:2]
+        # only a log that is there shows two files that name it
+        self.assertIn('>/var/log/a;', making.args[1])
+        self.assertIn('--debug /etc/logrotate.conf', reading.args[1])
+
+    def test_a_log_that_no_file_names(self):
+        self.read = 'considering log /var/log/b\n'
+        self.assertRaisesRegex(host.CheckFailed, '/var/log/a', self._rotate)
 
 
 class NeededTest(unittest.TestCase):
