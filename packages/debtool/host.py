@@ -182,10 +182,17 @@ def sudoers(system, path, user_name, allowed, refused):
     """
     system.run('visudo', 'visudo --check --strict; visudo --check --strict '
                '--file=' + path)
-    ask = 'sudo --list --other-user=%s %s >/dev/null 2>&1 && echo yes || ' \
-          'echo no'
+    # Nova's own rule may allow more
+    ask = '''
+mv /etc/sudoers.d /root/sudoers.d
+install -d -m 750 /etc/sudoers.d
+cp -p /root{0} /etc/sudoers.d
+sudo --list --other-user={1} {2} >/dev/null 2>&1 && echo yes || echo no
+rm -r /etc/sudoers.d
+mv /root/sudoers.d /etc/sudoers.d'''
     for command, answer in ((allowed, 'yes'), (refused, 'no')):
-        found = system.read('sudo', ask % (user_name, command))
+        found = system.read('sudo', ask.format(
+            path.removeprefix('/etc'), user_name, command))
         check(found == answer, 'sudo for %s of "%s": %s' % (
             user_name, command, found))
     return 'visudo passes'

@@ -8,14 +8,14 @@ python3 - <<'END'
 from nova import conf
 from nova import version
 from nova.virt import driver
+from nova_dedup_migrate.conf import dedup_migrate
 from oslo_utils import importutils
 
 conf.CONF([], project='nova', default_config_files=[])
 found = importutils.import_class(
     'nova.virt.dedup_migrate.DedupMigrateLibvirtDriver')
 assert issubclass(found, driver.ComputeDriver), found.__mro__
-conf.CONF.import_group('dedup_migrate', 'nova_dedup_migrate.conf.opts') \\
-    if 'dedup_migrate' not in conf.CONF else None
+dedup_migrate.register_opts(conf.CONF)
 assert conf.CONF.dedup_migrate.strategy
 print('Nova', version.version_string_with_package())
 END

@@ -63,6 +63,19 @@ class RotationTest(unittest.TestCase):
         self.assertRaisesRegex(host.CheckFailed, '/var/log/a', self._rotate)
 
 
+class SudoersTest(unittest.TestCase):
+
+    def test_only_the_rule_is_there_when_sudo_is_run(self):
+        system = mock.Mock()
+        system.read.side_effect = ['yes', 'yes']
+        self.assertRaisesRegex(
+            host.CheckFailed, 'sudo for nova of "two": yes', host.sudoers,
+            system, '/etc/sudoers.d/a', 'nova', 'one', 'two')
+        script = system.read.mock_calls[0].args[1]
+        self.assertIn('mv /etc/sudoers.d /root', script)
+        self.assertIn('cp -p /root/sudoers.d/a /etc/sudoers.d', script)
+
+
 class NeededTest(unittest.TestCase):
 
     def test_names_are_those_of_others(self):
