@@ -9,6 +9,7 @@ import contextlib
 from pathlib import Path
 import re
 import shutil
+import subprocess
 import tempfile
 
 from buildtool import common
@@ -69,6 +70,9 @@ _DATA = (
 _HELPER = ('/usr/bin/privsep-helper --config-file /etc/nova/nova.conf '
            '--privsep_context %s.images.privileged.context '
            '--privsep_sock_path /tmp/tmpabc/privsep.sock')
+_MODULES = ('cinder_backup_assist', 'nova_dedup_migrate',
+            'nova_dedup_migrate_dashboard',
+            'nova_dedup_migrate_tempest_plugin')
 #: A change that an operator makes, which an upgrade keeps.
 _CHANGED = '/etc/sudoers.d/nova-dedup-migrate'
 
@@ -415,6 +419,17 @@ qemu-system-x86_64 -version | head -n 1''').splitlines()
     return found[-1]
 
 
+def _lacking(paths, wanted):
+    """Check that packages have all files of Python packages but tests."""
+    have = ''.join(subprocess.run(
+        ['dpkg-deb', '--contents', path], check=True, capture_output=True,
+        text=True).stdout for path in paths)
+    lacking = [name for name in wanted if '/tests/' not in name
+               and '/dist-packages/%s\n' % name not in have]
+    host.check(not lacking, 'no package has ' + ', '.join(lacking[:6]))
+    return '%d files' % len(wanted)
+
+
 def lint(checks, log):
     """Check that lintian of the suite finds no fault in what was built."""
     suite = build.SUITES['nova-dedup-migrate']
@@ -422,5 +437,10 @@ def lint(checks, log):
     with chroot.system(suite, (*build.TOOLS, *build.OURS), log) as system:
         for path in new.values():
             shutil.copy(path, system.path('/root'))
+        listed = subprocess.run(
+            ['git', 'ls-files', *_MODULES], cwd=source.TOP, check=True,
+            capture_output=True, text=True).stdout.splitlines()
+        checks.row('files of our modules', 'all but tests', _lacking,
+                   new.values(), listed)
         checks.row('lintian', 'no errors, no warnings', system.run,
                    'lintian', 'cd /root && %s *.deb' % build.LINTIAN)

@@ -76,3 +76,14 @@ class LeaveTest(unittest.TestCase):
         self.system.path('usr/left').touch()
         self.assertRaisesRegex(host.CheckFailed, '[+]usr/left',
                                check._removed, self.system, self.before)
+
+
+class LackingTest(unittest.TestCase):
+
+    def test_a_file_that_no_package_has(self):
+        listed = mock.Mock(stdout='-rw ./usr/lib/python3/dist-packages/a/b\n')
+        with mock.patch.object(check.subprocess, 'run', return_value=listed):
+            check._lacking(['x.deb'], ['a/b', 'a/tests/c'])
+            self.assertRaisesRegex(host.CheckFailed, 'a/versions/d',
+                                   check._lacking, ['x.deb'],
+                                   ['a/b', 'a/versions/d'])
