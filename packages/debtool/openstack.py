@@ -63,7 +63,8 @@ def command_line(system):
 
 def tempest(system):
     """Check that Tempest finds the plugin, and its tests are imported."""
-    found = system.read('listing plugins', 'tempest list-plugins')
+    found = system.read('listing plugins',
+                        'cd /root; tempest list-plugins')
     host.check('nova_dedup_migrate' in found, 'Tempest finds: ' + found)
     return '%s tests' % _last(system, 'loading tests', '''
 python3 - <<'END'
