@@ -10,7 +10,8 @@ import dataclasses
 from benchmarks import paper
 from benchmarks.options import Options
 
-GROUPS = ('grid', 'applications', 'baselines', 'storage', 'writers')
+GROUPS = ('grid', 'applications', 'baselines', 'storage', 'writers',
+          'compression')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +40,8 @@ RATES = (
     _adaptive(50, 500),
 )
 _RATE = {rate.name: rate for rate in RATES}
+#: Faster than a thread compresses.
+_10_GBE = Rate('10 GbE', wire=10000)
 SHARES = (10, 35, 60, 85)
 
 #: What stands for the paper's applications: Options; MB/s, MiB.
@@ -107,6 +110,12 @@ PAIR = (STOCK, DEDUP)
 #: Pages that are written to again wait, compared with both without that.
 DEFER = Variant('dedup, deferring', dedup=True, changes=(('defer', True),),
                 reference='dedup')
+#: Compressed and not, compared with each other.
+COMPRESSION = (
+    Variant('dedup', dedup=True, reference='dedup'),
+    Variant('dedup, compressed', dedup=True, changes=(('compress', True),),
+            reference='dedup'),
+)
 
 
 def _both(name: str, **changes: object) -> tuple[Variant, Variant]:
@@ -238,6 +247,15 @@ def _writers(memory: int) -> list[Cell]:
     ]
 
 
+def _compression(memory: int) -> list[Cell]:
+    return [
+        Cell('compression', f'{share} %', rate.name,
+             _options(memory, rate, share), COMPRESSION, True)
+        for rate in (RATES[0], _10_GBE, *RATES[1:])
+        for share in SHARES
+    ]
+
+
 def full(memory: int = 768) -> list[Cell]:
     """Everything.
 
@@ -249,6 +267,7 @@ def full(memory: int = 768) -> list[Cell]:
         *_baselines(memory),
         *_storage(memory),
         *_writers(memory),
+        *_compression(memory),
     ]
 
 
@@ -272,4 +291,6 @@ def quick() -> list[Cell]:
         Cell('writers', 'anon-writer, 48 MB/s', '1 GbE',
              _options(memory, _RATE['1 GbE'], 35, workload='anon-writer',
                       write_rate=48, wss=32), (*PAIR, DEFER), False),
+        Cell('compression', '35 %', '100/500',
+             _options(memory, adaptive, 35), COMPRESSION, True),
     ]

@@ -16,6 +16,7 @@ import shlex
 import shutil
 import sys
 
+from benchmarks import measure
 from benchmarks import options as demo_options
 from benchmarks import run
 from guests.errors import GuestError
@@ -62,10 +63,8 @@ class Measured:
 
     def cost(self, side: str) -> float:
         """Seconds of a processor for a GB of pages; 0: nothing."""
-        figures = getattr(self.result, f'{side}_statistics') or {}
-        pages = figures.get('compressed_pages') or 0
-        return (figures['compression_ns'] / (pages * 4.096e-6) / 1e9
-                if pages else 0.0)
+        return measure.compression_cost(
+            getattr(self.result, f'{side}_statistics')) or 0.0
 
     @property
     def share(self) -> float:
@@ -212,7 +211,7 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
-def measure(given: argparse.Namespace, rows: results.Results) -> str:
+def _measure(given: argparse.Namespace, rows: results.Results) -> str:
     """Run it all, add the rows and return the tables."""
     bench = Bench(
         {kind: qemus.find(kind, getattr(given, f'{kind}_binary'))
@@ -238,7 +237,7 @@ def main(arguments: list[str] | None = None) -> int:
         command += f' ARGS={shlex.quote(shlex.join(words))}'
     rows = results.Results(command)
     try:
-        shown = measure(given, rows)
+        shown = _measure(given, rows)
     except (GuestError, errors.HypervisorError) as error:
         print(f'bench-{NAME}: {error}', file=sys.stderr)
         return 1

@@ -91,6 +91,18 @@ def wait_until_quiet(processors: float, timeout: float) -> float:
             return used
 
 
+def compression_cost(statistics: dict | None) -> float | None:
+    """Seconds of a processor for a GB of pages that were compressed.
+
+    :param statistics: of query-x-dedup, of either side
+    :returns: None: nothing was compressed
+    """
+    pages = (statistics or {}).get('compressed_pages')
+    if not pages:
+        return None
+    return statistics['compression_ns'] / (pages * 4.096e-6) / 1e9
+
+
 def record(result: run.Result) -> dict:
     """What is kept of a run; bytes, pages, seconds, milliseconds."""
     kept = {
@@ -112,6 +124,8 @@ def record(result: run.Result) -> dict:
         )
     }
     kept['pages'] = dataclasses.asdict(result.pages)
+    for side in 'source', 'incoming':
+        kept[f'{side}_cost_s'] = compression_cost(kept[f'{side}_statistics'])
     if result.content is not None:
         kept['unique_bytes'] = result.content.unique_bytes
         kept['duplicate_bytes'] = result.content.duplicate * 4096

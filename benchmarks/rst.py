@@ -199,6 +199,38 @@ def variant_table(cells: list[dict]) -> str:
     return simple(header, rows)
 
 
+def compression_table(cells: list[dict]) -> str:
+    """Without and with compression; processor seconds for a GB of pages."""
+    header = ['rate', 'duplicates', 'total time, s: without', 'with', 'ratio',
+              'MB sent: without', 'with', 'ratio', 'downtime, ms: without',
+              'with', 's/GB: source', 'destination', '<= 1.03']
+    rows = []
+    last = None
+    for cell in cells:
+        shown = cell['column'] if cell['column'] != last else ''
+        last = cell['column']
+        names = ('dedup', 'dedup, compressed')
+        plain, packed = (cell['variants'].get(name) for name in names)
+        compared = cell['comparisons'].get(names[1])
+        row = [shown, cell['row'], seconds(plain), seconds(packed)]
+        if plain is None or packed is None or compared is None:
+            rows.append(row + [_MISSING] * (len(header) - len(row)))
+            continue
+        rows.append([
+            *row,
+            ratio(compared, cell['variants'], names[1]),
+            _median(plain['link_bytes'], 0, 1e-6),
+            _median(packed['link_bytes'], 0, 1e-6),
+            show(compared['bytes_ratio'], 2),
+            show(plain['downtime_ms'], 0),
+            show(packed['downtime_ms'], 0),
+            _median(packed['source_cost_s'], 2),
+            _median(packed['incoming_cost_s'], 2),
+            goal_text(compared['targets'].get('total')),
+        ])
+    return simple(header, rows)
+
+
 def targets_table(report: dict) -> str:
     rows = [
         [_NAMES[target], f'{reached} of {total}']
@@ -210,6 +242,8 @@ def targets_table(report: dict) -> str:
 def group_table(group: str, cells: list[dict]) -> str:
     if group in ('baselines', 'writers'):
         return variant_table(cells)
+    if group == 'compression':
+        return compression_table(cells)
     first = {
         'grid': 'duplicates',
         'applications': 'application',

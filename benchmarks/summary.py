@@ -25,6 +25,8 @@ FIGURES = (
     'unique_bytes',
     'duplicate_bytes',
     'neighbours',
+    'source_cost_s',
+    'incoming_cost_s',
 )
 TARGETS = ('time', 'link_bytes', 'downtime', 'total')
 

@@ -20,6 +20,15 @@ class MeasureTest(base.TestCase):
                          kept['pages'])
         self.assertIsNone(measure.wrong(kept))
 
+    def test_cost_of_compression(self):
+        kept = measure.record(run.Result(
+            'dedup', source_statistics={
+                'compressed_pages': 1_000_000 // 4,
+                'compression_ns': 2_048_000_000}))
+        self.assertAlmostEqual(2.0, kept['source_cost_s'])
+        self.assertIsNone(kept['incoming_cost_s'])
+        self.assertIsNone(measure.compression_cost({'compressed_pages': 0}))
+
     def test_what_is_wrong(self):
         kept = measure.record(run.Result('dedup', ram_identical=False))
         self.assertIn('memory differs', measure.wrong(kept))

@@ -107,6 +107,21 @@ class SummaryTest(base.TestCase):
         self.assertEqual((1, 1), summary.tally(report)['total'])
         self.assertIn('171.4 / 72.6', publish.text(report))
 
+    def test_compression_is_compared_with_ours_without(self):
+        every = {cell.name: cell for cell in cells.full()}
+        report = self.build(
+            {'dedup': [dedup_record(2.0, 40e6, 10)],
+             'dedup, compressed': [dedup_record(
+                 1.0, 10e6, 11, source_cost_s=2.5, incoming_cost_s=0.75)]},
+            every['compression: 35 %, 10 GbE'])
+        found = report['cells'][0]['comparisons']
+        self.assertEqual(['dedup, compressed'], list(found))
+        self.assertEqual(
+            0.5, found['dedup, compressed']['targets']['total']['value'])
+        text = publish.text(report)
+        for shown in '0.50', '0.25', '2.50', '0.75', 'yes':
+            self.assertIn(shown, text)
+
     def test_link_rate_of_an_unlimited_link_is_stocks(self):
         cell = {c.name: c for c in cells.full()}['grid: 10 %, unlimited']
         self.assertEqual((50e6, 'stock'),
