@@ -67,6 +67,7 @@ def tempest(system):
                         'cd /root; tempest list-plugins')
     host.check('nova_dedup_migrate' in found, 'Tempest finds: ' + found)
     return '%s tests' % _last(system, 'loading tests', '''
+cd /root
 python3 - <<'END'
 import unittest
 from nova_dedup_migrate_tempest_plugin import plugin
