@@ -200,7 +200,7 @@ static void on_again(void)
     /* It has to show that more gets through; the next time it takes longer */
     busy(40, 40 * BATCH / 5);           /* warming up */
     CHECK(r.on);
-    busy(10, 10 * BATCH / 5);
+    busy(3, 3 * BATCH / 5);
     CHECK(!r.on && !r.trial);
     for (int i = 0; i < 9; i++) {
         busy(0, GBIT / 40);
@@ -209,7 +209,9 @@ static void on_again(void)
     busy(0, GBIT / 40);
     CHECK(r.on);
     busy(0, 0);
-    busy(40, 40 * BATCH / 5);
+    window(8, 0.1, 512, 0);             /* half of them as they were */
+    CHECK(r.on && !r.trial);
+    busy(3, 3 * BATCH / 5);             /* that is decided, for half a second */
     CHECK(r.on && !r.trial);
 }
 
