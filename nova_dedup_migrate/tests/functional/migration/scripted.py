@@ -151,9 +151,10 @@ class Remote:
         content[offset] = byte
         self.model.pages[page] = bytes(content)
 
-    def hum(self, pages=HUM_PAGES, words=PAGE // 4):
+    def hum(self, pages=HUM_PAGES, words=PAGE // 4, at=HUM_AT):
         """Write noise into so many pages all the time, 0: stop.
 
         :param words: of 32 bits, at the beginning of each page
+        :param at: the first page
         """
-        self._do('h', pages, HUM_AT, words)
+        self._do('h', pages, at, words)
