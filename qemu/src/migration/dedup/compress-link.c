@@ -40,6 +40,13 @@ static uint64_t used(void)
            stat64_get(&mig_stats.rate_limit_start);
 }
 
+uint64_t dedup_link_limit(void)
+{
+    uint64_t limit = migration_rate_get();
+
+    return limit == RATE_LIMIT_DISABLED ? 0 : limit * (1000 / BUFFER_DELAY);
+}
+
 uint64_t dedup_link_room(void)
 {
     uint64_t limit = migration_rate_get();

@@ -44,7 +44,7 @@
 /* Batches that tell about a ratio */
 #define SCALE_BATCHES   16
 /* Pages between two looks at the link while compression is off */
-#define PROBE_PAGES     64
+#define PROBE_PAGES     16
 
 static struct {
     /* Under the BQL */
@@ -220,6 +220,15 @@ static unsigned batch_pages(void)
            dedup_compress_rate_pages(&cs.rate, room, cs.waiting_pages, most);
 }
 
+/* Look at the link; may switch compression on or off */
+static void probe(void)
+{
+    dedup_compress_rate_probe(&cs.rate, !dedup_link_idle(&cs.link));
+    dedup_compress_rate_window(&cs.rate, get_clock(),
+                               migration_transferred_bytes(),
+                               cs.most_threads);
+}
+
 bool dedup_compress_save_page(RAMBlock *rb, unsigned long page)
 {
     DedupRam *dr = rb->dedup;
@@ -234,10 +243,7 @@ bool dedup_compress_save_page(RAMBlock *rb, unsigned long page)
     }
     if (!cs.rate.on) {
         if (++cs.since_probe % PROBE_PAGES == 0) {
-            dedup_compress_rate_probe(&cs.rate, !dedup_link_idle(&cs.link));
-            dedup_compress_rate_window(&cs.rate, get_clock(),
-                                       migration_transferred_bytes(),
-                                       cs.most_threads);
+            probe();
         }
         cs.fig.skipped_pages++;
         return false;
@@ -261,6 +267,7 @@ bool dedup_compress_save_page(RAMBlock *rb, unsigned long page)
     cs.filling->b.pages[cs.filling->b.n++] = page;
     if (cs.filling->b.n >= batch_pages()) {
         dispatch();
+        probe();
         /* What is under way may be all that the limit allows */
         while (cs.in_flight && batch_pages() < LAST_PAGES &&
                !dedup_link_idle(&cs.link)) {
@@ -290,7 +297,7 @@ void dedup_compress_flush(void)
     }
     dedup_compress_rate_window(&cs.rate, get_clock(),
                                migration_transferred_bytes(),
-                               dedup_pool_threads());
+                               cs.most_threads);
 }
 
 void dedup_compress_last_round(void)
@@ -334,7 +341,8 @@ void dedup_compress_begin(QEMUFile *f)
     QSIMPLEQ_INSERT_TAIL(&cs.free, g_new0(DedupJob, 1), next);
     dedup_pool_begin();
     dedup_link_init(&cs.link, f);
-    dedup_compress_rate_init(&cs.rate, get_clock(), cs.want_level);
+    dedup_compress_rate_init(&cs.rate, get_clock(), cs.want_level,
+                             dedup_link_limit(), cs.most_threads);
     add_thread();
     cs.running = true;
 }

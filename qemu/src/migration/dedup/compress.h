@@ -70,6 +70,8 @@ typedef struct DedupLink {
 void dedup_link_init(DedupLink *l, QEMUFile *f);
 /* Would the link wait for us?  False if there is no way to find out. */
 bool dedup_link_idle(DedupLink *l);
+/* Bytes a second, 0: there is none */
+uint64_t dedup_link_limit(void);
 /* Bytes that may still be sent in QEMU's window of 100 ms */
 uint64_t dedup_link_room(void);
 
