@@ -13,12 +13,15 @@ verifies what it holds.  What cannot be reproduced is time.
 
 import argparse
 import collections
+from collections.abc import Iterator
 import contextlib
 import dataclasses
 import json
+import os
 from pathlib import Path
 import secrets
 import shutil
+import subprocess
 import sys
 import time
 
@@ -72,7 +75,27 @@ def parser() -> argparse.ArgumentParser:
         help='put further faults into each destination, as no-supersede, '
         'to see the soak fail',
     )
+    result.add_argument(
+        '--load',
+        type=int,
+        default=os.cpu_count(),
+        metavar='N',
+        help='processes that do nothing but keep the machine busy: '
+        'what waits at the wrong moment is found then (%(default)s)',
+    )
     return result
+
+
+@contextlib.contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """Keep so many processors busy meanwhile."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(processes):
+            process = stack.enter_context(
+                subprocess.Popen(['/bin/sh', '-c', 'while :; do :; done'])
+            )
+            stack.callback(process.kill)
+        yield
 
 
 def one(seed: int, arguments: argparse.Namespace, tools: dict) -> dict:
@@ -146,6 +169,8 @@ def main(argv: list[str] | None = None) -> int:
         runs = 10 if arguments.seed is None else 1
     if runs < 1:
         front.error('--runs must be 1 or more')
+    if arguments.load < 0:
+        front.error('--load must be 0 or more')
     try:
         # each destination may get faults
         tools = {
@@ -169,7 +194,8 @@ def main(argv: list[str] | None = None) -> int:
     totals: collections.Counter = collections.Counter()
     try:
         for number in range(runs):
-            report = one(first + number, arguments, tools)
+            with busy(arguments.load):
+                report = one(first + number, arguments, tools)
             print(line(number + 1, report), flush=True)
             totals['runs'] += 1
             if 'problem' in report:

@@ -367,6 +367,10 @@ class SoakRun:
         result = memory.compare(here, there)
         hop['compared'] = result.pages
         if not result.identical:
+            memory.keep(
+                self._directory / 'differing', result.addresses[:8],
+                source=here, destination=there,
+            )
             raise Wrong(
                 reason='%d pages differ, the first at %s'
                 % (

@@ -99,6 +99,24 @@ def compare(one, other, limit=64):
                       addresses=tuple(addresses))
 
 
+def keep(directory, addresses, **images):
+    """Write pages of images into files of their own, ADDRESS.NAME.
+
+    :param addresses: guest physical ones, from a Comparison
+    :param images: RamImage, by name
+    """
+    directory = pathlib.Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    for address in addresses:
+        for name, image in images.items():
+            file = next(f for f in image.files
+                        if 0 <= address - f.range.start < f.range.size)
+            with file.path.open('rb') as content:
+                content.seek(address - file.range.start)
+                page = content.read(PAGE)
+            (directory / f'{address:#x}.{name}').write_bytes(page)
+
+
 def _differing(ours, theirs):
     """Yield offsets of the pages that differ."""
     left, right = bytearray(CHUNK), bytearray(CHUNK)

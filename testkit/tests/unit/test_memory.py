@@ -57,6 +57,19 @@ class CompareTest(base.TestCase):
         other.files[0].path.write_bytes(bytes(PAGE))
         self.assertRaises(ValueError, memory.compare, one, other)
 
+    def test_keep(self):
+        one, other = (
+            self.image(name, bytes(2 * PAGE), byte * 3 * PAGE)
+            for name, byte in (('a', b'\1'), ('b', b'\2')))
+        memory.keep(self.dir / 'kept', [PAGE, (1 << 32) + 2 * PAGE],
+                    here=one, there=other)
+        self.assertEqual(
+            {'0x1000.here': bytes(PAGE), '0x1000.there': bytes(PAGE),
+             '0x100002000.here': b'\1' * PAGE,
+             '0x100002000.there': b'\2' * PAGE},
+            {path.name: path.read_bytes()
+             for path in (self.dir / 'kept').iterdir()})
+
     def test_remove(self):
         image = self.image('a', bytes(PAGE))
         image.remove()
