@@ -10,7 +10,8 @@ from buildtool import debian
 from buildtool import tree
 
 #: Mended faults, and disks.
-_NO_HOOKS = ('0005', '0006', '0008', '0011', '0012')
+_NO_HOOKS = ('0005', '0006', '0008', '0011', '0012',
+             '0013')
 
 
 def _added(series):

@@ -184,11 +184,17 @@ class Rig:
 
     # Mirroring
 
-    def begin_mirror(self, device='disk0-format', export=_EXPORT, **given):
-        """Start the job, as libvirt does, and return its mark of events."""
+    def begin_mirror(self, device='disk0-format', export=_EXPORT, raw=False,
+                     **given):
+        """Start the job, as libvirt does, and return its mark of events.
+
+        :param raw: put a node of that format over the target
+        """
+        client = {'driver': 'nbd', 'export': export,
+                  'server': {'type': 'unix', 'path': self._address}}
         self.source.qmp('blockdev-add', **{
-            'driver': 'nbd', 'node-name': _TARGET, 'export': export,
-            'server': {'type': 'unix', 'path': self._address}})
+            **({'driver': 'raw', 'file': client} if raw else client),
+            'node-name': _TARGET})
         mark = self.source.events.mark()
         given.setdefault('sync', 'full')
         self.source.qmp('blockdev-mirror', **{
