@@ -9,7 +9,10 @@ fetches (records go on).
 Bytes are those that left the source, of the whole migration.  The last page
 is there when QEMU's migration is complete, counted from the switch.  The
 longest stall is what the guest's own timer saw at the destination, the
-switch-over included.  Afterwards the guest verifies all of its memory.
+switch-over included.  QEMU counts how long the guest's processor waited for
+pages (postcopy-blocktime), the kernel how long it was ready to run and had no
+processor of the host (schedstat).  Afterwards the guest verifies all of its
+memory.
 """
 
 import argparse
@@ -25,6 +28,7 @@ from benchmarks import options
 from benchmarks import run
 from guests.synthetic import channel
 from guests.synthetic import image
+from testkit import direct
 from testkit import qemus
 from testkit import results
 from testkit import table
@@ -53,6 +57,8 @@ class Figures:
     """:ivar sent: MB that left the source
     :ivar last: seconds from the switch to the last page
     :ivar stall: ms, the guest's longest at the destination
+    :ivar faults: ms that the guest's processor waited for pages
+    :ivar queued: ms that it had no processor of the host
     :ivar lazy: pages from storage after the switch
     :ivar wrong: what the guest found, None: all is right
     """
@@ -60,6 +66,8 @@ class Figures:
     sent: float
     last: float
     stall: float
+    faults: float
+    queued: float
     lazy: int
     wrong: str | None
 
@@ -77,7 +85,9 @@ class PostcopyRun(run.Run):
             self._source.arm_dedup(copy=self._storage.copy, lazy=self._lazy)
         migration = self._source.migrate(
             self._destination,
-            dataclasses.replace(self._options.migration(), paused=False))
+            dataclasses.replace(
+                self._options.migration(), paused=False,
+                capabilities={'postcopy-blocktime': True}))
         begun, switched, last = time.monotonic(), None, None
         with self._talk(self._destination) as guest:
             for last in migration.watch(_WATCH_S):
@@ -87,11 +97,13 @@ class PostcopyRun(run.Run):
                     migration.start_postcopy()
                     switched = now
             ended = time.monotonic()
+            queued = _queued_ms(self._destination)
             if last is None or last.status != 'completed' or not switched:
                 raise run.errors.MigrationFailed(
                     name=self._source.name, status=last and last.status,
                     reason=last and last.error)
-            self.figures = self._measured(guest, last, ended - switched)
+            self.figures = self._measured(guest, last, ended - switched,
+                                          queued)
 
     def _due(self, now, seconds: float) -> bool:
         """Records are under way; there are none from stock QEMU."""
@@ -100,7 +112,8 @@ class PostcopyRun(run.Run):
         return now.dedup is not None and now.dedup.source.record_pages > 0
 
     def _measured(self, guest: channel.GuestChannel, last,
-                  seconds: float) -> Figures:
+                  seconds: float, queued: float) -> Figures:
+        faults = self._destination.qmp('query-migrate')['postcopy-blocktime']
         for _ in range(_REPORTS):
             guest.wait_report()
         stall = max(report.gap_ms for report in guest.reports)
@@ -110,9 +123,21 @@ class PostcopyRun(run.Run):
             lazy = incoming.lazy_pages if incoming else 0
         self._verify(guest)
         result = self._result
-        return Figures(self._link_bytes(last) / 1e6, seconds, stall, lazy,
+        return Figures(self._link_bytes(last) / 1e6, seconds, stall,
+                       faults, queued, lazy,
                        None if result.guest_verified
                        else result.guest_error or 'it did not answer')
+
+
+def _queued_ms(guest: direct.DirectGuest) -> float:
+    """Time that the threads of guest processors waited for one of the host.
+
+    It is the second figure of /proc/PID/task/TID/schedstat, in ns.
+    """
+    return sum(
+        int(Path(f'/proc/{guest.pid}/task/{cpu["thread-id"]}/schedstat')
+            .read_text().split()[1]) / 1e6
+        for cpu in guest.qmp('query-cpus-fast'))
 
 
 def _plan(variant, link: float, memory: int) -> run.Plan:
@@ -151,11 +176,13 @@ def _row(link: str, name: str, figures: list[Figures]) -> tuple[str, ...]:
     return (link, name, f'{_median(figures, "sent"):.0f}',
             f'{_median(figures, "last"):.1f}',
             f'{_median(figures, "stall"):.0f}',
+            f'{_median(figures, "faults"):.0f}',
+            f'{_median(figures, "queued"):.0f}',
             f'{_median(figures, "lazy"):.0f}')
 
 
 _HEAD = ('link', 'post-copy', 'sent, MB', 'last page, s', 'stall, ms',
-         'lazy, pages')
+         'faults, ms', 'queued, ms', 'lazy, pages')
 
 
 def _judge(into: results.Results, link: str,
