@@ -83,6 +83,28 @@ class SeedCase(base.TestCase):
     #: Where the scripted guest writes: granules of 8 MiB and less.
     sectors = tuple(range(scripted.DATA, scripted.DATA + 800, 8))
 
+    def check_mirror(self, one, share=0.5, sync='full'):
+        """The guest writes during watching, filling and mirroring.
+
+        :param one: a Rig that has booted
+        :param share: of the disk, that is mirrored at most
+        """
+        with one.guest_writes(self.sectors[:30]):
+            watch = one.watch()
+            proven = one.fill(watch)
+        with one.guest_writes(self.sectors[20:60], seed=97):
+            armed = one.arm(watch, proven)
+            mark = one.begin_mirror(sync=sync)
+            copied = one.ready(mark)
+        # and between that it is ready and its end
+        with one.guest_writes(self.sectors[50:], seed=55):
+            used = one.query()
+        one.finish_mirror(mark)
+        self.assertEqual(('used', None), (used.state, used.reason))
+        self.assertLess(used.dirty, share * armed.size)
+        self.assertLess(copied, share * armed.size)
+        self.assert_same(one)
+
     def assert_same(self, one):
         """Every byte of the target is that of the disk."""
         self.assertEqual([], one.differing())

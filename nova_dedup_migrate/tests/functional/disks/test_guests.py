@@ -7,26 +7,7 @@ from nova_dedup_migrate.tests.functional.disks import case
 class GuestsTest(case.SeedCase):
 
     def check(self, share=0.5, sync='full', **given):
-        """The guest writes during watching, filling and mirroring.
-
-        :param share: of the disk, that is mirrored at most
-        """
-        one = self.booted(**given)
-        with one.guest_writes(self.sectors[:30]):
-            watch = one.watch()
-            proven = one.fill(watch)
-        with one.guest_writes(self.sectors[20:60], seed=97):
-            armed = one.arm(watch, proven)
-            mark = one.begin_mirror(sync=sync)
-            copied = one.ready(mark)
-        # and between that it is ready and its end
-        with one.guest_writes(self.sectors[50:], seed=55):
-            used = one.query()
-        one.finish_mirror(mark)
-        self.assertEqual(('used', None), (used.state, used.reason))
-        self.assertLess(used.dirty, share * armed.size)
-        self.assertLess(copied, share * armed.size)
-        self.assert_same(one)
+        self.check_mirror(self.booted(**given), share, sync)
 
     def test_raw_with_an_iothread(self):
         self.check(iothread=True)

@@ -4,6 +4,7 @@
 from nova_dedup_migrate.tests.functional.migration import case
 from nova_dedup_migrate.tests.functional.migration import images
 from nova_dedup_migrate.tests.functional.migration import scripted
+from testkit import ceph
 from testkit import spec
 
 PAGES = case.PAGES
@@ -46,6 +47,19 @@ class FormatsTest(case.MigrationCase):
         outcome = self.scenario(*args, **given)
         self.assertEqual(0, outcome.source.storage_pages)
         return outcome
+
+    def test_rbd(self):
+        self.assertEqual([], ceph.missing(), 'see bindep.txt')
+        cluster = ceph.Cluster(self.temporary_dir())
+        self.addCleanup(cluster.stop)
+        cluster.start()
+        path, content = self.images.raw()
+        cluster.run('rbd', 'import', str(path), f'{ceph.POOL}/disk')
+        self.check_all(spec.Disk(blockdev=(
+            {'driver': 'rbd', 'node-name': 'disk0-file', 'pool': ceph.POOL,
+             'image': 'disk', 'conf': str(cluster.conf)},
+            {'driver': 'raw', 'node-name': 'disk0-format',
+             'file': 'disk0-file'})), content)
 
     def test_qcow2(self):
         path, content = self.images.qcow2()
