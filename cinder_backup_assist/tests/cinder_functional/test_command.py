@@ -7,9 +7,11 @@ import sys
 import tempfile
 import unittest
 
+# The driver opens the database, which is a file below state_path by default.
 _CONF = '''[DEFAULT]
-backup_driver = %s
-backup_posix_path = %s
+state_path = {directory}
+backup_driver = {driver}
+backup_posix_path = {directory}
 [backup_assist]
 '''
 
@@ -23,7 +25,8 @@ class CommandTest(unittest.TestCase):
 
     def run_with(self, driver):
         conf = pathlib.Path(self.directory.name, 'cinder.conf')
-        conf.write_text(_CONF % (driver, self.directory.name))
+        conf.write_text(_CONF.format(
+            driver=driver, directory=self.directory.name))
         return subprocess.run(
             [sys.executable, '-m', 'cinder_backup_assist.cmd',
              '--config-file', str(conf)], timeout=120, check=False,
