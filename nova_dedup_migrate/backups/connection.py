@@ -19,6 +19,7 @@ from typing import TypeVar
 import urllib.parse
 
 from oslo_config import cfg
+import zstandard
 
 from nova_dedup_migrate.backups import errors
 from nova_dedup_migrate.backups import frames
@@ -68,7 +69,8 @@ class Connection:
         self.host = host
         self.size = 0
         self.unit = 0
-        self._headers = {'Authorization': 'Ticket ' + ticket.ticket}
+        self._headers = {'Authorization': 'Ticket ' + ticket.ticket,
+                         'Accept-Encoding': frames.ENCODING}
         address = urllib.parse.urlsplit(ticket.url)
         self._http = http.client.HTTPSConnection(
             address.hostname or '', address.port, timeout=TIMEOUT,
@@ -98,14 +100,15 @@ class Connection:
             answer = self._guarded(functools.partial(
                 self._request, 'POST', '/v1/stream',
                 frames.pack_extents(some)))
-            parsed = frames.parse(answer.read, self.size, self.unit)
+            read = self._guarded(functools.partial(_reader, answer))
+            parsed = frames.parse(read, self.size, self.unit)
             while True:
                 frame = self._guarded(functools.partial(next, parsed, None))
                 if frame is None:
                     break
                 yield frame
             # The connection is free for the next request.
-            self._guarded(answer.read)
+            self._guarded(functools.partial(_end, answer))
 
     def _manifest(self) -> BinaryIO:
         answer = self._request('GET', '/v1/manifest')
@@ -148,7 +151,7 @@ class Connection:
     def _guarded(self, function: Callable[[], _Result]) -> _Result:
         try:
             return function()
-        except frames.Malformed as error:
+        except (frames.Malformed, zstandard.ZstdError) as error:
             self.close()
             raise errors.StreamMalformed(host=self.host, reason=error
                                          ) from error
@@ -160,6 +163,26 @@ class Connection:
         except BaseException:
             self.close()
             raise
+
+
+def _reader(answer: http.client.HTTPResponse) -> Callable[[int], bytes]:
+    """Return what reads the body of a stream.
+
+    :raises Malformed: it is encoded in a way that was not requested
+    """
+    encoding = answer.getheader('Content-Encoding')
+    if encoding is None:
+        return answer.read
+    if encoding != frames.ENCODING:
+        raise frames.Malformed('its encoding is %.40r' % encoding)
+    return zstandard.ZstdDecompressor(
+        max_window_size=frames.MAX_WINDOW).stream_reader(answer).read
+
+
+def _end(answer: http.client.HTTPResponse) -> None:
+    """Read what is left after the last frame: the end of the encoding."""
+    if len(answer.read(_STEP)) == _STEP:
+        raise frames.Malformed('it goes on after its end')
 
 
 def _count(text: str | None) -> int:

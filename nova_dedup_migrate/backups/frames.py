@@ -29,6 +29,10 @@ All numbers are big endian, offsets and lengths in bytes of the volume.
         2 MISSING  the store does not have these units, or other bytes
                    than the backup had
 
+    If the request has the header "Accept-Encoding: zstd", the answer may
+    have "Content-Encoding: zstd" and its body is one frame of zstd
+    (RFC 8878), which needs a window of at most MAX_WINDOW.
+
     Frames are in the order in which the store has them.  Units that are
     zero are in no frame; the manifest has them.
 """
@@ -44,6 +48,10 @@ import struct
 END, DATA, MISSING = range(3)
 #: Bytes of volume in one frame: a unit is no longer.
 MAX_DATA = 16 << 20
+#: Of the body of an answer, if both sides have it.
+ENCODING = 'zstd'
+#: Bytes before a position that decompression may need.
+MAX_WINDOW = 8 << 20
 #: Extents of one request; the body is 16 bytes for each.
 MAX_EXTENTS = 1 << 20
 #: Bytes of a SHA-256.

@@ -180,6 +180,25 @@ class ReadTest(ServiceTestCase):
         read.open().close()
         self.assertEqual('backup-2', read.server)
 
+    def test_what_is_sent_is_compressed(self):
+        text = b'%d\n' * self.unit
+        content = (text * (1 + (2 << 20) // len(text)))[:2 << 20]
+        volume = self.make_volume()
+        backup = self.back_up(volume, content)
+        metrics = self.start_daemon()._metrics
+        found = self.connect(self.open(backup))
+        found.manifest().close()
+        self.assertTrue(content == self.fill(found, len(content)))
+        sent = metrics.value('sent_bytes_total')
+        self.assertEqual(len(content), sent)
+        compressed = metrics.value('stream_bytes_total')
+        self.assertLess(compressed, sent / 10)
+        # A client of an older release.
+        del found._headers['Accept-Encoding']
+        self.assertTrue(content == self.fill(found, len(content)))
+        self.assertLess(sent, metrics.value('stream_bytes_total')
+                        - compressed)
+
     def test_metrics(self):
         backups, _ = self.chain(increments=0)
         self.start_daemon()
