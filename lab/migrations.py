@@ -101,11 +101,11 @@ def migrate(cloud, kind, server, lister=None, write=None):
     return dataclasses.replace(moved, verified=verified, errors=wrong)
 
 
-def move(cloud, kind, server, compare=True):
+def move(cloud, kind, server, compare=False):
     """Migrate it and leave it alone; an Outcome of a guest not verified.
 
-    :param compare: whether to compare its disks, which it must not write
-        to then
+    :param compare: whether to pause it after its arrival and compare its
+        disks, which it must not write to
     :raises LabError: it does not arrive
     """
     compute = client.connect(cloud).compute

@@ -153,8 +153,7 @@ class PageCache(runner.Bench):
         if workload.guest not in self._seeded:
             # after this both hosts have the image it is based on
             trial.set_rate(self._cloud, 0)
-            migrations.move(self._cloud, variant.kind, one.server,
-                            compare=False)
+            migrations.move(self._cloud, variant.kind, one.server)
             one.attach()
             self._seeded.add(workload.guest)
         return one

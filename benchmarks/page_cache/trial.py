@@ -43,9 +43,7 @@ def run(cloud, guest: guests.Guest, variant: Variant) -> dict:
         topology.libvirtd(cloud, destination.name).uri, guest.server.id,
         guest.reports)
     try:
-        # Comparing disks would pause the guest while its clients are watched.
-        moved = migrations.move(cloud, variant.kind, guest.server,
-                                compare=False)
+        moved = migrations.move(cloud, variant.kind, guest.server)
         _wait_seen(seen)
         points = guest.arrived(seen)
     finally:

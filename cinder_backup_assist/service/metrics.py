@@ -14,8 +14,8 @@ _METRICS = {
     'tickets_refused_total': ('counter', 'Tickets presented and refused'),
     'requests_refused_total': ('counter', 'Requests refused on the bus'),
     'sent_bytes_total': ('counter', 'Bytes of volumes that were sent'),
-    'stream_bytes_total': ('counter', 'Bytes of streams on the network, '
-                           'compressed'),
+    'stream_bytes_total': ('counter', 'Bytes of bodies of streams, as they '
+                           'were sent'),
     'missing_bytes_total': ('counter', 'Bytes of volumes that the store did '
                             'not have, or not as the backup had them'),
     'objects_failed_total': ('counter', 'Objects of the store that could not '

@@ -29,9 +29,9 @@ All numbers are big endian, offsets and lengths in bytes of the volume.
         2 MISSING  the store does not have these units, or other bytes
                    than the backup had
 
-    If the request has the header "Accept-Encoding: zstd", the answer may
-    have "Content-Encoding: zstd" and its body is one frame of zstd
-    (RFC 8878), which needs a window of at most MAX_WINDOW.
+    If the request has exactly "Accept-Encoding: zstd", the answer may have
+    "Content-Encoding: zstd".  Its body is then one frame of zstd (RFC 8878),
+    which needs a window of at most MAX_WINDOW.
 
     Frames are in the order in which the store has them.  Units that are
     zero are in no frame; the manifest has them.
