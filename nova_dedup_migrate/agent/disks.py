@@ -64,6 +64,7 @@ class Disks:
         self.watchings = watchings.Watchings(
             lambda uuid: libvirt_guests.LibvirtGuest(libvirt.host, uuid),
             self.channel, options.disk_read_rate or float('inf'))
+        libvirt.when_back(self.watchings.settle)
         self._roots = roots
         self.replicas = replicas.Replicas(
             options.replicas_path, options.replicas_max_bytes,

@@ -53,9 +53,14 @@ class LocalLibvirt:
             [str, str | None, Mapping[str, Any] | None], None]) -> None:
         self.host = libvirt_host.LibvirtHost(uri)
         self._on_event = on_event
+        self._when_back: list[Callable[[], None]] = []
         self._stopping = threading.Event()
         self._keeper = threading.Thread(target=self._keep, daemon=True,
                                         name='dedup-libvirt')
+
+    def when_back(self, function: Callable[[], None]) -> None:
+        """Have a function called each time libvirt answers again."""
+        self._when_back.append(function)
 
     def start(self) -> None:
         """Connect, and again whenever the connection is lost."""
@@ -80,7 +85,9 @@ class LocalLibvirt:
                 if problem is not None:
                     LOG.info('libvirt %s answers again',
                              connection.getURI())
-                problem = None
+                    problem = None
+                    for function in self._when_back:
+                        function()
             except errors.HypervisorError as error:
                 if problem is None:
                     LOG.warning('No events of QEMU arrive until libvirt '

@@ -83,6 +83,8 @@ class Watchings:
         self._rate = rate
         self._guard = threading.Lock()
         self._watched: dict[tuple[str, str], Watching] = {}
+        #: that libvirt was not there to have QEMU forget
+        self._left: list[Watching] = []
 
     def watch(self, request: watch_objects.DedupWatchRequest
               ) -> watch_objects.DedupWatchReply:
@@ -113,7 +115,7 @@ class Watchings:
                     () if request.replica and found.resumed
                     else found.sample()))
             except BaseException:
-                found.forget()
+                self._end(found)
                 raise
         for before in self._replace(key, found):
             before.close()
@@ -196,7 +198,7 @@ class Watchings:
                 return False
             del self._watched[migration, target]
         self._channel.remove_disk(migration, target)
-        found.forget()
+        self._end(found)
         return True
 
     def forget(self, migration: str) -> None:
@@ -209,7 +211,20 @@ class Watchings:
                              for key, each in self._watched.items()
                              if key[0] != migration}
         for each in found:
-            each.forget()
+            self._end(each)
+
+    def _end(self, found: Watching) -> None:
+        if not found.forget():
+            with self._guard:
+                # An agent whose libvirt stays away watches nothing new.
+                self._left.append(found)
+
+    def settle(self) -> None:
+        """Have QEMU forget what it could not while libvirt was away."""
+        with self._guard:
+            left, self._left = self._left, []
+        for each in left:
+            self._end(each)
 
     def stop(self) -> None:
         """Stop reading.
@@ -370,17 +385,28 @@ class Watching:
             self._closed.set()
         self.guest.close()
 
-    def forget(self) -> None:
-        """Stop reading it; have QEMU forget it, if there is one still."""
+    def forget(self) -> bool:
+        """Stop reading it; have QEMU forget it, if there is one still.
+
+        :returns: False: libvirt does not answer, so QEMU may still export
+            and watch the disk
+        """
         with self._clearing:
             self._closed.set()
         try:
             disk_export.stop_left(self.guest)
             self.guest.drop_disk(self.watch.token)
+        except (hypervisor_errors.HypervisorUnavailable,
+                hypervisor_errors.QmpTimeout) as error:
+            LOG.warning('QEMU of guest %s still watches disk %s: %s. It '
+                        'forgets the disk when libvirt answers again.',
+                        self.guest.name, self.watch.device, error)
+            return False
         except hypervisor_errors.HypervisorError as error:
             LOG.debug('The watch of disk %s of guest %s is not there any '
                       'more: %s', self.watch.device, self.guest.name, error)
         self.guest.close()
+        return True
 
 
 def _name(watch: watching.DiskWatch) -> str:

@@ -8,6 +8,8 @@ from unittest import mock
 from nova_dedup_migrate.agent import errors
 from nova_dedup_migrate.agent import fillings
 from nova_dedup_migrate.agent import watchings
+from nova_dedup_migrate.hypervisor import disk_export
+from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.rpc import image_objects
 from nova_dedup_migrate.rpc import watch_objects
@@ -142,6 +144,25 @@ class BuiltTest(built.BuiltCase):
         self.assertEqual((), self.rig_.source.disk_watches())
         self.assertGreaterEqual(self.mirror(), built.DATA)
         self.assert_same(self.rig_)
+
+    def test_libvirt_is_away_when_the_disk_is_forgotten(self):
+        """QEMU forgets it, and its export, when libvirt is back."""
+        self.flat()
+        source = self.rig_.source
+        gone = hypervisor_errors.HypervisorUnavailable(
+            uri='libvirt', reason='it is away')
+        port = built.Port(self)
+        with mock.patch.object(disk_export, '_stop', autospec=True,
+                               side_effect=gone):
+            # A sample is read, and the end of its export cannot be sent.
+            self.assertRaises(errors.WatchRefused, port.watch, 'disk0')
+        self.assertEqual(1, len(source.qmp('query-block-exports')))
+        with mock.patch.object(type(source), 'drop_disk', autospec=True,
+                               side_effect=gone):
+            self.watchings.settle()
+        self.watchings.settle()
+        self.assertEqual([], source.qmp('query-block-exports'))
+        self.assertEqual((), source.disk_watches())
 
     def test_destination_refuses(self):
         """Before anything is written: likewise."""

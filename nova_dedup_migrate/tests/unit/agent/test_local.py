@@ -160,6 +160,8 @@ class LocalTest(base.TestCase):
 
     def test_connects_again(self):
         looks = []
+        back = mock.Mock(spec=[])
+        self.local.when_back(back)
 
         def connection(host):
             looks.append(host)
@@ -173,4 +175,5 @@ class LocalTest(base.TestCase):
             self.local.start()
             self.eventually(lambda: len(looks) > 3, 'it goes on')
             self.local.stop()
+        back.assert_called_once_with()
         self.host.subscribe.assert_called_once_with(mock.sentinel.event)
