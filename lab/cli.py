@@ -136,6 +136,8 @@ def _parser():
     one.add_argument('--from', dest='revision', metavar='REVISION',
                      default=upgrade.PREVIOUS,
                      help='the older release (default: %(default)s)')
+    one.add_argument('--quick', action='store_true',
+                     help='upgrade one host, and end')
     one.set_defaults(run=_upgrade)
     one = commands.add_parser('logs', help="show the services' last lines")
     one.add_argument('service', nargs='*',
@@ -383,9 +385,10 @@ def _volumes(args):
 
 
 def _upgrade(args):
-    found = results.Results(shlex.join(['python', '-m', 'lab', *args.words]))
+    found = results.Results('make lab-upgrade' + (
+        ' ARGS=--quick' if args.quick else ''))
     upgrade.run(args.name, args.directory, args.revision, found,
-                steps.Progress())
+                steps.Progress(), args.quick)
     print('\n' + found.text())
     found.write(upgrade.REPORT)
     return found.status()

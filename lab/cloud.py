@@ -13,6 +13,7 @@ The directory (build/lab by default) holds::
     releases/NAME/tree      link to another release of this project, and
     releases/NAME/python/   its environment
     HOST/release            name of the one that the host runs
+    HOST/release.PROGRAM    the same of one program; empty: the lab's own
     environment             path of the one that OpenStack is installed in
 """
 
@@ -208,13 +209,22 @@ class Cloud:
         place = self.directory / 'releases' / name
         return Release(place / 'tree', place / 'python' / 'bin' / 'python')
 
-    def release(self, host):
-        """Return the Release that a host runs, most often this one."""
-        try:
-            name = (self.directory / host.name / 'release').read_text()
-        except FileNotFoundError:
-            return Release(TOP, self.python)
-        return self.known_release(name)
+    def release(self, host, program=None):
+        """Return the Release that a host runs, most often this one.
+
+        :param program: one that may be of another release than the rest
+        """
+        for mark in ('release.%s' % program, 'release'):
+            try:
+                name = (self.directory / host.name / mark).read_text()
+            except FileNotFoundError:
+                continue
+            return self.known_release(name) if name else self._own
+        return self._own
+
+    @property
+    def _own(self):
+        return Release(TOP, self.python)
 
     def script(self, name, host=None):
         """Return the command that runs a console script.

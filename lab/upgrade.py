@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rolling upgrade: an instance migrates between two releases of ours.
 
-The compute hosts begin with an older release. They are upgraded one after
-the other, and at last one of them is downgraded. Between these steps an
-instance migrates there and back, verifies its memory, and each host reads
-the reports that it has.
+The compute hosts begin with an older release. Their agents are upgraded first,
+then the rest of each host, and at last one host is downgraded. Between these
+steps an instance migrates there and back, verifies its memory, and each host
+reads the reports that it has.
 
 nova-compute, the agent and QEMU of a host are of its release. All else,
 nova.conf included, is of this tree. A guest goes on in the QEMU that it was
@@ -35,6 +35,8 @@ REPORT = settings.TOP / 'build' / 'lab-upgrade' / 'report.json'
 NAME = 'upgraded'
 _OLD = 'old'
 _PROGRAMS = ('nova-compute', nova.AGENT)
+#: What a step makes of a host: its agent is new, all of it is, or nothing.
+_AGENT_NEW, _NEW, _OLD_AGAIN = 'agent new', 'new', 'old'
 _BUILD_S = 3600
 
 
@@ -77,21 +79,29 @@ def prepare(cloud, tree):
     python.install(cloud, tree, release.python)
 
 
-def switch(cloud, name, old):
-    """Have a host run another release.
+def switch(cloud, name, state):
+    """Have a host run another release, or its agent.
 
-    :param old: whether it is the older one
+    :param state: what the host becomes
     :raises LabError: it does not come up
     """
     host = cloud.host(name)
-    for program in _PROGRAMS:
+    agent = host.directory / ('release.' + nova.AGENT)
+    programs = (nova.AGENT,) if state == _AGENT_NEW else _PROGRAMS
+    for program in programs:
         process = host.process(program)
         if process is not None:
             process.send(signal.SIGTERM)
             process.end(20)
+    if state == _AGENT_NEW:
+        agent.write_text('')
+        nova.start_agent(cloud, name)
+        cloud.check(host, nova.AGENT)
+        return
     topology.libvirtd(cloud, name).stop()
+    agent.unlink(missing_ok=True)
     mark = host.directory / 'release'
-    if old:
+    if state == _OLD_AGAIN:
         mark.write_text(_OLD)
     else:
         mark.unlink(missing_ok=True)
@@ -110,34 +120,40 @@ def switch(cloud, name, old):
     cloud.wait(cloud.control, 'nova-conductor', ready, 240)
 
 
-def run(name, directory, revision, found, progress):
+def run(name, directory, revision, found, progress, quick=False):
     """Bring up a lab; upgrade and downgrade, and migrate between all steps.
 
     :param revision: of this project's repository, the older release
     :param found: testkit.results.Results, to which rows are added
+    :param quick: upgrade one host, and end
     """
     tree = checkout(revision, settings.TOP / 'build' / 'lab-upgrade')
     cloud = up.up(name, directory, settings.Settings(), progress)
     try:
         prepare(cloud, tree)
-        _migrations(cloud, found, progress)
+        _migrations(cloud, found, progress, quick)
     finally:
         cloud.lab.destroy()
 
 
-def _migrations(cloud, found, progress):
+def steps(first, second, quick):
+    """Yield (title, {host: what it becomes})."""
+    yield 'both old', {first: _OLD_AGAIN, second: _OLD_AGAIN}
+    yield 'agent of %s upgraded' % second, {second: _AGENT_NEW}
+    yield second + ' upgraded', {second: _NEW}
+    if not quick:
+        yield 'both upgraded', {first: _NEW}
+        yield second + ' downgraded', {second: _OLD_AGAIN}
+
+
+def _migrations(cloud, found, progress, quick):
     first, second = (host.name for host in cloud.computes)
     server = None
     done = {first: [], second: []}
-    for title, changes in (
-            ('both old', ((first, True), (second, True))),
-            (second + ' upgraded', ((second, False),)),
-            ('both upgraded', ((first, False),)),
-            (second + ' downgraded', ((second, True),))):
-        for name, old in changes:
-            switch(cloud, name, old)
-            progress.say('%s: %s runs the %s release' % (
-                title, name, 'older' if old else 'newer'))
+    for title, changes in steps(first, second, quick):
+        for name, state in changes.items():
+            switch(cloud, name, state)
+            progress.say('%s: %s is %s' % (title, name, state))
         server = server or _boot(cloud, first)
         for _ in range(2):
             one = migrations.migrate(cloud, 'dedup', server)

@@ -185,7 +185,8 @@ def start_agent(cloud, name):
     """Start nova-dedup-migrate-agent of a host, unless it runs."""
     host = cloud.host(name)
     cloud.start(host, AGENT, [
-        cloud.release(host).python, '-m', 'nova_dedup_migrate.cmd.agent'])
+        cloud.release(host, AGENT).python, '-m',
+        'nova_dedup_migrate.cmd.agent'])
 
 
 def computes_are_up(cloud):
