@@ -15,6 +15,7 @@ import tempfile
 from buildtool import common
 from debtool import build
 from debtool import chroot
+from debtool import guest_tests
 from debtool import host
 from debtool import openstack
 from debtool import qemu
@@ -393,6 +394,8 @@ def emulator(checks, log):
         row("QEMU's files", "those of Debian's packages", _files, system,
             before)
         row('QEMU answers', 'has our commands', _answers, system)
+        row('guests migrate', 'tests that compare all memory pass',
+            guest_tests.run, system, log)
         # Debian's are in its archive only.
         _apt(system, 'install', '--allow-downgrades',
              *('%s/%s' % (name, suite) for name in qemu.PACKAGES),
