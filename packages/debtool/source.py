@@ -4,7 +4,8 @@
 Ours is the source tree of this repository with ``packages/debian``.  QEMU's
 is Debian's own source package with our files and patches as one more patch
 of its series and an entry in its changelog, whose version has the suffix
-``+dedup1``.  Nothing else in ``debian/`` differs from Debian's.
+``+dedup1``, and with zstd in the build for microvm, which Debian has without
+most libraries.  Nothing else in ``debian/`` differs from Debian's.
 """
 
 import datetime
@@ -24,6 +25,8 @@ MAINTAINER = ('nova-dedup-migrate developers '
               '<openstack-discuss@lists.openstack.org>')
 SUFFIX = '+dedup1'
 PATCH = 'nova-dedup-migrate.patch'
+#: Debian's rules read this variable, and do not set it.
+MICROVM = 'QEMU_MICROVM_CONFIGURE_OPTIONS'
 
 
 def upstream_version(commit='HEAD'):
@@ -123,12 +126,22 @@ def qemu(directory, suite, log):
                     ignore=shutil.ignore_patterns('.pc'))
     _fetch_original(cache, source, directory, log)
     _add_patch(place, directory, log)
+    _add_zstd(place / 'debian/rules')
     path = place / 'debian/changelog'
     path.write_text(changelog(
         'qemu', _epoch(path) + version + SUFFIX, suite,
         'Leave out pages that storage holds from live migrations.',
         (cli.SRC, cli.PATCHES)) + '\n' + path.read_text())
     return place
+
+
+def _add_zstd(rules):
+    """Have the build for microvm use zstd, which our files need."""
+    text = rules.read_text()
+    if '${%s}' % MICROVM not in text:
+        raise common.BuildError("Debian's QEMU has changed: its rules have "
+                                'no ' + MICROVM)
+    rules.write_text('%s\n%s += --enable-zstd\n' % (text, MICROVM))
 
 
 def _epoch(path):
