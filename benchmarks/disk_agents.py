@@ -22,6 +22,7 @@ from benchmarks import disk_guest
 from benchmarks import volume_servers
 from nova_dedup_migrate.agent import disk_channel
 from nova_dedup_migrate.agent import fillings
+from nova_dedup_migrate.agent import owners
 from nova_dedup_migrate.agent import watchings
 from nova_dedup_migrate.rpc import api as rpc_api
 from nova_dedup_migrate.rpc import disk_objects
@@ -55,7 +56,8 @@ class Agents:
         self._channels = {host: disk_channel.DiskChannel(
             host, volume_servers.BEHIND if host == SOURCE
             else volume_servers.BEFORE, 0, authority.host(host),
-            self._indexes[host], [str(directory)], 0.0) for host in HOSTS}
+            self._indexes[host], [str(directory)], 0.0, owners.allowed)
+            for host in HOSTS}
         for channel in self._channels.values():
             channel.start()
         # Any ticket says which port it has.

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data channel of this host, and what others may get through it."""
+"""The data channel of this host, and what others may get through it.
+
+By digest they get what this host itself may use for the same instance.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Sequence
+import functools
 import logging
 import threading
 from typing import Any
 
 from nova_dedup_migrate.agent import errors
-from nova_dedup_migrate.agent import owners
 from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.storage.channel import client
 from nova_dedup_migrate.storage.channel import errors as channel_errors
@@ -34,11 +38,14 @@ class DiskChannel:
     :param index: whose blocks are served
     :param roots: directories that indexed files may be in
     :param rate: bytes a second that are sent, 0: no limit
+    :param allowed: see owners.Owners.allowed
     """
 
     def __init__(self, host: str, address: str, port: int,
                  certificates: tls.Certificates, index: store.Index,
-                 roots: Sequence[str], rate: float) -> None:
+                 roots: Sequence[str], rate: float,
+                 allowed: Callable[[str, Collection[str]], Collection[str]]
+                 ) -> None:
         self._host = host
         self._address = address
         self._port = port
@@ -46,6 +53,7 @@ class DiskChannel:
         self._index = index
         self._roots = roots
         self._limit = limiter.Limiter(rate)
+        self._allowed = allowed
         self._guard = threading.Lock()
         self._server: server.Server | None = None
         self._disks: dict[tuple[str, str], services.Service] = {}
@@ -83,6 +91,17 @@ class DiskChannel:
         if self._server is not None:
             self._server.tickets.revoke(migration)
 
+    def local_source(self, project: str, images: Sequence[str]
+                     ) -> local.LocalSource:
+        """Return the blocks of this host that an instance may have.
+
+        :param project: of the instance
+        :param images: that it was made of
+        """
+        return local.LocalSource(
+            self._index, functools.partial(self._allowed, project, images),
+            self._roots)
+
     def offer(self, request: disk_objects.DedupChannelRequest
               ) -> disk_objects.DedupChannelOffer:
         """Return where and with which ticket a host may connect.
@@ -107,9 +126,8 @@ class DiskChannel:
     def _service(self, request: disk_objects.DedupChannelRequest
                  ) -> services.Service:
         if request.target is None:
-            return services.BlockService(local.LocalSource(
-                self._index, owners.allowed(request.project_id,
-                                            request.images), self._roots))
+            return services.BlockService(self.local_source(
+                request.project_id, request.images))
         with self._guard:
             service = self._disks.get((request.migration_uuid,
                                        request.target))

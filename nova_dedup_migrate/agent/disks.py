@@ -25,7 +25,6 @@ from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import image_store
 from nova_dedup_migrate.storage.channel import tls
 from nova_dedup_migrate.storage.index import store
-from nova_dedup_migrate.storage.sources import local as local_source
 
 
 class Disks:
@@ -45,7 +44,8 @@ class Disks:
         self.owners = owners.Owners(
             lambda: libvirt.host.connection,
             os.path.join(conf.instances_path,
-                         conf.image_cache.subdirectory_name))
+                         conf.image_cache.subdirectory_name),
+            options.public_images_lifetime)
         self._index = store.Index(options.index_path,
                                   options.index_max_entries)
         self.channel = disk_channel.DiskChannel(
@@ -54,7 +54,7 @@ class Disks:
             options.channel_port, tls.Certificates(
                 options.channel_ca_file, options.channel_cert_file,
                 options.channel_key_file),
-            self._index, roots, options.channel_rate)
+            self._index, roots, options.channel_rate, self.owners.allowed)
         self.fillings = fillings.Fillings(
             self.channel, self._index, api, roots, options.journals_path,
             options.storage_reserved_bytes, options.storage_daemon,
@@ -65,7 +65,6 @@ class Disks:
             lambda uuid: libvirt_guests.LibvirtGuest(libvirt.host, uuid),
             self.channel, options.disk_read_rate or float('inf'))
         libvirt.when_back(self.watchings.settle)
-        self._roots = roots
         self.replicas = replicas.Replicas(
             options.replicas_path, options.replicas_max_bytes,
             self.fillings, self._index,
@@ -87,9 +86,8 @@ class Disks:
         if any(len(digest) != blocks.DIGEST for digest in digests):
             raise ValueError('a digest does not have %d bytes'
                              % blocks.DIGEST)
-        source = local_source.LocalSource(
-            self._index, owners.allowed(request.project_id, request.images),
-            self._roots)
+        source = self.channel.local_source(request.project_id,
+                                           request.images)
         return sum(source.have([blocks.Block(digest, 0, blocks.BLOCK)
                                 for digest in digests]))
 

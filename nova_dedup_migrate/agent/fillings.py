@@ -16,7 +16,6 @@ import time
 from nova_dedup_migrate import errors as base_errors
 from nova_dedup_migrate.agent import disk_channel
 from nova_dedup_migrate.agent import errors
-from nova_dedup_migrate.agent import owners
 from nova_dedup_migrate.agent import stored_images
 from nova_dedup_migrate.images import paths
 from nova_dedup_migrate.rpc import api as rpc_api
@@ -40,7 +39,6 @@ from nova_dedup_migrate.storage.index import store
 from nova_dedup_migrate.storage.libnbd import nbd
 from nova_dedup_migrate.storage.sources import base as sources
 from nova_dedup_migrate.storage.sources import image
-from nova_dedup_migrate.storage.sources import local
 from nova_dedup_migrate.storage.sources import neighbour
 from nova_dedup_migrate.storage.sources import source
 from nova_dedup_migrate.storage.sources import zero
@@ -403,9 +401,7 @@ class _Filling:
         request, owner = self._request, self._owner
         found: list[sources.Source] = [
             zero.ZeroSource(),
-            local.LocalSource(
-                owner.index, owners.allowed(request.project_id,
-                                            request.images), owner.roots)]
+            owner.channel.local_source(request.project_id, request.images)]
         for path in filter(None, map(owner.cached, request.images)):
             try:
                 layer = layers.FileLayer(path, owner.roots)

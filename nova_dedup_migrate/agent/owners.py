@@ -2,10 +2,13 @@
 """Whose content the files of this host are.
 
 Nova names an image in its cache by the SHA-1 of the image's ID, so such a
-file belongs to 'image:' and that name.  It is public if the image is, of
-which agents learn from who may call Glance.  The disk of an instance
-belongs to the project that is in the metadata Nova gave the domain.  What
-has no known owner is not indexed.
+file belongs to 'image:' and that name.  The disk of an instance belongs to
+the project that is in the metadata Nova gave the domain.  What has no known
+owner is not indexed.
+
+Which images are public is not in the index: the engine sends the list, and
+each look-up uses the list as it is then.  So an image that is withdrawn is
+private at once, and so are all of them when the list has become too old.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ import hashlib
 import logging
 import os
 import re
+import threading
+import time
 from xml.etree import ElementTree
 
 import libvirt
@@ -34,13 +39,13 @@ _MAX_DISKS = 128
 
 
 def of_image(image: str) -> str:
-    """Return the owner of the content of an image that is not public."""
+    """Return the owner of the content of a cached image."""
     return 'image:' + hashlib.sha1(
         image.encode(), usedforsecurity=False).hexdigest()
 
 
 def allowed(project: str, images: Collection[str]) -> set[str]:
-    """Return the owners whose content a migration may learn of.
+    """Return the owners whose content a migration may always learn of.
 
     :param project: ID of the instance's project
     :param images: IDs of the images the instance was made of
@@ -49,21 +54,39 @@ def allowed(project: str, images: Collection[str]) -> set[str]:
 
 
 class Owners:
-    """The files of this host that have an owner.
+    """The files of this host that have an owner, and who is public.
 
     :param connection: returns libvirt's connection
     :param cache: Nova's directory of cached images
+    :param lifetime: seconds for which a list of public images counts
     """
 
     def __init__(self, connection: Callable[[], libvirt.virConnect],
-                 cache: str) -> None:
+                 cache: str, lifetime: float) -> None:
         self._connection = connection
         self._cache = cache
-        self._public: set[str] = set()
+        self._lifetime = lifetime
+        self._guard = threading.Lock()
+        self._public: frozenset[str] = frozenset()
+        self._received = 0.0
 
     def set_public(self, images: Iterable[str]) -> None:
-        """Take note of the IDs of all public images."""
-        self._public = {of_image(image) for image in images}
+        """Replace the list of the IDs of all public images."""
+        public = frozenset(map(of_image, images))
+        with self._guard:
+            self._public, self._received = public, time.monotonic()
+
+    def allowed(self, project: str, images: Collection[str]) -> set[str]:
+        """Return what allowed() does, and the images that are public now."""
+        with self._guard:
+            age = time.monotonic() - self._received
+            if self._public and age >= self._lifetime:
+                LOG.warning('No cached image is public any more: the '
+                            'controller sent the last list of public images '
+                            '%.0f s ago. Check that an engine runs, and that '
+                            'it reaches Glance and this host.', age)
+                self._public = frozenset()
+            return allowed(project, images) | self._public
 
     def cached(self, image: str) -> str | None:
         """Return the path of a cached image, None if it is not there."""
@@ -84,9 +107,7 @@ class Owners:
         for name in names:
             match = _CACHED.fullmatch(name)
             if match:
-                owner = 'image:' + match[1]
-                found[os.path.join(self._cache, name)] = (
-                    store.PUBLIC if owner in self._public else owner)
+                found[os.path.join(self._cache, name)] = 'image:' + match[1]
         return found
 
     def _disks(self) -> dict[str, str]:

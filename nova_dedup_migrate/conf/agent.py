@@ -98,6 +98,15 @@ ALL_OPTS = [
         help='Entries of the index; each takes 16 bytes and stands for '
              '32 KiB. The files that were indexed first are dropped if '
              'there would be more.'),
+    cfg.FloatOpt(
+        'public_images_lifetime',
+        default=3600.0,
+        min=0.0,
+        help='Seconds for which the list of public images counts that the '
+             'controller has sent. Blocks of public images may be used for '
+             'instances of every project. The engine sends the list every '
+             '[engine] public_images_interval seconds, so this should be '
+             'several times that. 0: no image counts as public.'),
     cfg.StrOpt(
         'journals_path',
         default='$state_path/dedup_journals',

@@ -123,6 +123,17 @@ ENGINE_OPTS = [
         max=3600.0,
         help='Seconds without a report after which the agent of a host '
              'counts as down.'),
+    cfg.FloatOpt(
+        'public_images_interval',
+        default=300.0,
+        min=0.0,
+        max=86400.0,
+        help='Seconds after which one engine lists the public images of '
+             'Glance again and sends the list to all agents, which use '
+             'blocks of these images for instances of every project. An '
+             'image that is not public any more is private on a host when '
+             'the next list arrives there, and at the latest after '
+             'public_images_lifetime of its agent. 0: no list is sent.'),
     cfg.IntOpt(
         'report_days',
         default=30,

@@ -50,6 +50,15 @@ def get(session: orm.Session, name: str) -> Mapping[str, Any]:
     return dict(row)
 
 
+def alive(session: orm.Session, timeout: float) -> list[str]:
+    """Return the names of all hosts whose agents have reported lately.
+
+    :param timeout: seconds without a report after which one is down
+    """
+    return list(session.scalars(sa.select(_TABLE.c.name).where(
+        _TABLE.c.seen_at > clock.now() - timeout)))
+
+
 def change(session: orm.Session, name: str, revision: int | None,
            values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Change the limits of a host; return it.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nova and Placement, through openstacksdk, as an ordinary user.
+"""Nova, Placement and Glance, through openstacksdk, as an ordinary user.
 
 Nothing here is repeated by itself.  A call that changes something raises
 CloudRefused if Nova has certainly done nothing, and CloudUnavailable if
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import contextlib
 import dataclasses
 import datetime
+import itertools
 from typing import Any
 
 from keystoneauth1 import exceptions as ksa_exceptions
@@ -38,7 +39,7 @@ ABORTABLE = ('queued', 'preparing', 'running')
 _RUNNING = (1, 3)
 #: Trait of a host whose nova-compute is disabled.
 _DISABLED = 'COMPUTE_STATUS_DISABLED'
-#: Entries of a page where Nova has no marker.
+#: Entries of a page of Nova where it has no marker, and of Glance.
 _PAGE = 1000
 
 
@@ -227,6 +228,25 @@ class Cloud:
         mine = {one['uuid'] for one in own.json()['resource_providers']}
         return any(mine.isdisjoint(one['allocations'])
                    for one in found['allocation_requests'])
+
+    def public_images(self, most: int) -> list[str]:
+        """Return the IDs of the public images, the newest first.
+
+        Hidden ones come last: instances of them may still run.
+
+        :param most: how many, at most
+        :raises CloudUnavailable: also if only a part could be read
+        """
+        with _reading('list the public images'):
+            found = itertools.chain.from_iterable(
+                self._connection.image.images(
+                    visibility='public', status='active', is_hidden=hidden,
+                    sort='created_at:desc', limit=_PAGE)
+                for hidden in (False, True))
+            # It may have been hidden between the two.
+            return list(dict.fromkeys(
+                one.id for one in itertools.islice(found, most)
+                if one.visibility == 'public' and one.status == 'active'))
 
     # Changing
 

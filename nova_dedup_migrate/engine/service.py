@@ -8,6 +8,7 @@
     estimates   makes estimates
     nova        what Nova has of migrations, by one engine at a time
     recheck     whether emptied hosts are still safe, by one engine
+    images      sends the list of public images to agents, by one engine
     purge       removes what is old once a day, by one engine
     (RPC)       takes what agents send
 
@@ -44,7 +45,9 @@ from nova_dedup_migrate.engine import estimator
 from nova_dedup_migrate.engine import intake
 from nova_dedup_migrate.engine import metrics as engine_metrics
 from nova_dedup_migrate.engine import nova_sync
+from nova_dedup_migrate.engine import public_images
 from nova_dedup_migrate.engine import records as recording
+from nova_dedup_migrate.rpc import api as rpc_api
 from nova_dedup_migrate.rpc import transport as rpc_transport
 
 LOG = logging.getLogger(__name__)
@@ -66,8 +69,8 @@ class Engine:
     :param database: facade.Database
     :param cloud: engine.cloud.Cloud
     :param host: name of this machine
-    :param transport: of rpc.transport.get_transport; None: agents are not
-        listened to
+    :param transport: of rpc.transport.get_transport; None: agents are
+        neither listened to nor called
     """
 
     def __init__(self, conf: cfg.ConfigOpts, database: facade.Database,
@@ -95,11 +98,16 @@ class Engine:
         self._estimator = estimator.Estimator(database, cloud, conf)
         self._nova = nova_sync.NovaSync(database, cloud, conf)
         self._server = None
+        self._images: public_images.PublicImages | None = None
         if transport is not None:
             self._server = rpc_transport.get_server(
                 transport, host + '-' + self.id,
                 [intake.Intake(database, self.metrics)],
                 rpc_transport.ENGINE_TOPIC)
+            self._images = public_images.PublicImages(
+                cloud, rpc_api.AgentAPI(transport, public_images.TIMEOUT),
+                self._agents, conf.engine.public_images_interval,
+                self._stopping.is_set)
         self._stop_metrics: Callable[[], None] = lambda: None
 
     def start(self) -> None:
@@ -108,15 +116,20 @@ class Engine:
         self._stop_metrics = listener.listen(engine.metrics_listen,
                                              self.metrics.registry)
         self._beat()
-        for name, work, pause in (
-                ('heartbeat', self._beat, engine.lease_time / 4),
-                ('drains', self._drain, min(_LOOK, _REST * engine.interval)),
-                ('estimates', self._estimate, min(_LOOK, engine.interval)),
-                ('nova', self._alone('nova', self._nova.sync),
-                 max(5.0, engine.interval)),
-                ('recheck', self._alone('recheck', self._recheck),
-                 engine.recheck_interval),
-                ('purge', self._alone('purge', self._purge), _DAY)):
+        repeated: list[tuple[str, Callable[[], None], float]] = [
+            ('heartbeat', self._beat, engine.lease_time / 4),
+            ('drains', self._drain, min(_LOOK, _REST * engine.interval)),
+            ('estimates', self._estimate, min(_LOOK, engine.interval)),
+            ('nova', self._alone('nova', self._nova.sync),
+             max(5.0, engine.interval)),
+            ('recheck', self._alone('recheck', self._recheck),
+             engine.recheck_interval),
+            ('purge', self._alone('purge', self._purge), _DAY)]
+        if self._images is not None and engine.public_images_interval:
+            repeated.append(('images',
+                             self._alone('images', self._images.send),
+                             engine.public_images_interval))
+        for name, work, pause in repeated:
             thread = threading.Thread(target=self._repeat, name=name,
                                       args=(name, work, pause), daemon=True)
             self._threads.append(thread)
@@ -300,6 +313,11 @@ class Engine:
                                    table.c.active_host.is_(None))
             .values(conditions=found,
                     safe_to_power_off=conditions.safe(found))))
+
+    def _agents(self) -> list[str]:
+        """Return the hosts whose agents are up."""
+        with self._database.read() as session:
+            return hosts.alive(session, self._conf.engine.agent_timeout)
 
     def _purge(self) -> None:
         options = self._conf.engine

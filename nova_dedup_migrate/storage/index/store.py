@@ -11,8 +11,8 @@ segment part of the index.  If the process is killed before, the segment is
 removed at the next start.  Segments are merged as they become many, and
 then the entries of files that have gone are dropped.
 
-Every file has an owner: 'public', a project's ID, or 'image:' and the ID
-of an image of which nothing else is known.  A look-up names the owners
+Every file has an owner: 'public', a project's ID, or 'image:' and the SHA-1
+of an image's ID.  A look-up names the owners
 whose content the caller may learn of.  It returns nothing of others, not
 even that it is there.
 """

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Sequence
 import logging
@@ -20,18 +21,19 @@ class LocalSource(base.Source):
     """Reads what the index knows of.
 
     :param index: of this host
-    :param owners: whose content may be used: store.PUBLIC, the project of
-        the instance, 'image:' and the ID of its images
+    :param owners: returns whose content may be used now, as agent.owners
+        names them
     :param roots: directories that files may be in
     """
 
     name = 'local'
     cost = base.Cost(rate=300e6, latency=0.002)
 
-    def __init__(self, index: store.Index, owners: Collection[str],
+    def __init__(self, index: store.Index,
+                 owners: Callable[[], Collection[str]],
                  roots: Sequence[str]) -> None:
         self._index = index
-        self._owners = frozenset(owners)
+        self._owners = owners
         self._roots = tuple(roots)
 
     def have(self, wanted: Sequence[blocks.Block]) -> list[bool]:
@@ -64,7 +66,7 @@ class LocalSource(base.Source):
     def _find(self, wanted: Sequence[blocks.Block]
               ) -> list[store.Place | None]:
         return self._index.find([block.digest for block in wanted],
-                                self._owners)
+                                self._owners())
 
 
 def _is_there(file: store.File) -> bool:

@@ -13,6 +13,7 @@ if not all(map(importlib.util.find_spec, ('libvirt', 'cryptography',
 
 from nova_dedup_migrate.agent import disk_channel
 from nova_dedup_migrate.agent import fillings
+from nova_dedup_migrate.agent import owners
 from nova_dedup_migrate.agent import watchings
 from nova_dedup_migrate.planner import disks as planner_disks
 from nova_dedup_migrate.rpc import api
@@ -92,7 +93,7 @@ class BuiltCase(case.SeedCase):
         for host in 'source', 'destination':
             channels[host] = disk_channel.DiskChannel(
                 host, '127.0.0.1', 0, self.authority.host(host), self.index,
-                [str(self.directory)], 0.0)
+                [str(self.directory)], 0.0, owners.allowed)
             channels[host].start()
             self.addCleanup(channels[host].stop)
         self.agents = agents = mock.create_autospec(api.AgentAPI,

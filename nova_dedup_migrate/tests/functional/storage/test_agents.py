@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Three agents build a disk together, over TLS, without Nova."""
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -16,6 +17,9 @@ from nova_dedup_migrate.agent import errors
 from nova_dedup_migrate.agent import fillings
 from nova_dedup_migrate.agent import owners
 from nova_dedup_migrate.agent import replicas
+from nova_dedup_migrate.engine import cloud
+from nova_dedup_migrate.engine import errors as engine_errors
+from nova_dedup_migrate.engine import public_images
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import image_objects
@@ -37,20 +41,24 @@ BLOCK = blocks.BLOCK
 INSTANCE = '0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'
 MIGRATION = '1a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'
 IMAGE = '2a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'
+PRIVATE = '3a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'
 
 
 class AgentsTest(world.Case):
     def setUp(self):
         super().setUp()
         self.authority = certificates.Authority(self.temporary_dir())
-        self.indexes, self.channels = {}, {}
+        self.indexes, self.channels, self.owners = {}, {}, {}
         for host in ('source', 'destination', 'neighbour'):
             self.indexes[host] = store.Index(str(
                 self.directory / host))
             self.addCleanup(self.indexes[host].close)
+            self.owners[host] = owners.Owners(mock.Mock(), '/nowhere',
+                                              3600.0)
             self.channels[host] = disk_channel.DiskChannel(
                 host, '127.0.0.1', 0, self.authority.host(host),
-                self.indexes[host], [str(self.directory)], 0.0)
+                self.indexes[host], [str(self.directory)], 0.0,
+                self.owners[host].allowed)
             self.channels[host].start()
             self.addCleanup(self.channels[host].stop)
         # what a disk of 300 blocks is made of: base, neighbour, new
@@ -67,6 +75,12 @@ class AgentsTest(world.Case):
         self.agents = mock.create_autospec(api.AgentAPI, instance=True)
         self.agents.channel_offer.side_effect = (
             lambda ctxt, host, request: self.channels[host].offer(request))
+        self.agents.set_public_images.side_effect = (
+            lambda ctxt, host, images: self.owners[host].set_public(images))
+        self.cloud = mock.create_autospec(cloud.Cloud, instance=True)
+        self.images = public_images.PublicImages(
+            self.cloud, self.agents, lambda: list(self.owners), 60.0,
+            lambda: False)
         self.fillings = self.fillings_()
 
     def fillings_(self):
@@ -144,7 +158,8 @@ class AgentsTest(world.Case):
                           'zero': zeros}, self.bytes(reply))
         self.assertGreater(self.check(), zeros)
         # what was built is indexed without being read
-        known = local.LocalSource(self.indexes['destination'], ['p1'],
+        known = local.LocalSource(self.indexes['destination'],
+                                  lambda: ['p1'],
                                   [str(self.directory)])
         wanted = [blocks.Block(blocks.digest(data), 0, len(data))
                   for data in self.data[:220] if any(data)]
@@ -238,13 +253,69 @@ class AgentsTest(world.Case):
         self.assertEqual({'zero'}, set(self.bytes(reply)))
         self.check()
 
-    def test_public_image(self):
-        path = str(self.directory / 'destination-base')
-        self.indexes['destination'].set_owner(path, store.PUBLIC)
+    def test_public_images(self):
+        """Those of the engine's list are for all projects, no others."""
+        self.hold('neighbour', 'public', self.data[200:250],
+                  owners.of_image(IMAGE))
+        self.hold('destination', 'private', self.data[250:270],
+                  owners.of_image(PRIVATE))
+        self.hold('neighbour', 'private', self.data[270:], owners.of_image(
+            PRIVATE))
         self.watch()
+        for project, listed, found in (
+                ('p2', [IMAGE], {
+                    'local': self.count(self.data[:150]),
+                    'neighbour': self.count(self.data[200:250])}),
+                ('p3', [PRIVATE], {
+                    'local': self.count(self.data[250:270]),
+                    'neighbour': self.count(self.data[270:])}),
+                # it was withdrawn
+                ('p4', [], {})):
+            self.cloud.public_images.return_value = list(listed)
+            self.images.send()
+            reply = self.finish(project_id=project, images=[])
+            self.assertEqual(('done', ''), (reply.state, reply.reason))
+            self.assertEqual(
+                {'zero': len(self.plain) - self.count(self.data), **found},
+                self.bytes(reply))
+            self.check()
+            self.begin_anew()
+
+    def test_public_images_cannot_be_listed(self):
+        """The list before stays, and no other one is made up."""
+        self.watch()
+        self.cloud.public_images.return_value = [IMAGE]
+        self.images.send()
+        self.cloud.public_images.side_effect = (
+            engine_errors.CloudUnavailable(doing='list', reason='away'))
+        self.assertRaises(engine_errors.CloudUnavailable, self.images.send)
         reply = self.finish(project_id='p2', images=[])
         self.assertEqual(self.count(self.data[:150]),
                          self.bytes(reply)['local'])
+        self.check()
+
+    def test_withdrawn_while_others_read(self):
+        """A connection that was made before does not go on showing it."""
+        data = next(filter(any, self.data))
+        block = blocks.Block(blocks.digest(data), 0, BLOCK)
+        self.owners['destination'].set_public([IMAGE])
+        with contextlib.closing(self.channels['neighbour'].connect(
+                self.channels['destination'].offer, 'destination',
+                migration_uuid=MIGRATION, project_id='p2', images=[],
+                target=None)) as channel:
+            # not assertEqual: it would print both
+            self.assertTrue([data] == channel.read([block]))
+            self.owners['destination'].set_public([])
+            self.assertEqual([False], channel.have([block]))
+            self.assertEqual([None], channel.read([block]))
+
+    def begin_anew(self):
+        """Forget the disk that was built, and make another target."""
+        self.fillings.abort(MIGRATION)
+        self.proven.clear()
+        self.indexes['destination'].remove(self.image.path)
+        os.unlink(self.image.path)
+        self.image = self.create('target', 'raw', len(self.plain))
 
     def test_connection_breaks(self):
         """The disk is continued, with what was proven."""

@@ -79,7 +79,7 @@ class LocalSourceTest(conformance.Conformance, base.TestCase):
                        found.numbers)
 
     def of(self, *owners):
-        return local.LocalSource(self.index, owners,
+        return local.LocalSource(self.index, lambda: owners,
                                  [str(self.directory)])
 
     def test_other_projects_digests(self):
