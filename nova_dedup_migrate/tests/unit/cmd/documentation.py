@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The example output in doc/source/reference/cli and README.rst.
 
-It is the output of the commands for reports.samples.documented().  After
-a change write it again with
+It is the output of the commands for reports.samples.documented(), and for
+the disks that _write_disks() makes.  After a change write it again with
 
     python -m nova_dedup_migrate.tests.unit.cmd.documentation
 """
@@ -10,16 +10,22 @@ a change write it again with
 import contextlib
 import io
 import pathlib
+import random
 import re
 import tempfile
 
 from nova_dedup_migrate.cmd import main
 from nova_dedup_migrate.operations import store
+from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.tests.unit.reports import samples
 
 ROOT = pathlib.Path(__file__).parents[4]
 DIRECTORY = ROOT / 'doc/source/reference/cli'
 README = ROOT / 'README.rst'
+_DISKS = ('disks/base', 'disks/web', 'disks/database')
+#: Not what reading them took, which is different each time.
+_COLUMNS = ('-c', 'disk', '-c', 'size', '-c', 'zeros', '-c', 'repeated',
+            '-c', 'base', '-c', 'web', '-c', 'database')
 #: Arguments of the command by file name.
 EXAMPLES = {
     'list.txt': ('report', 'list', '-c', 'started', '-c', 'destination',
@@ -30,6 +36,8 @@ EXAMPLES = {
                    '-c', 'transferred', '-c', 'remaining'),
     'show.txt': ('report', 'show', '--max-width', '79',
                  samples.MIGRATION),
+    'similarity.txt': ('similarity', *_DISKS, *_COLUMNS),
+    'similarity.json': ('similarity', *_DISKS, *_COLUMNS, '-f', 'json'),
 }
 #: The fields in the README.
 FIELDS = ('destination', 'outcome', 'strategy_used', 'plan',
@@ -47,12 +55,29 @@ def outputs():
         samples.write(store.OperationStore(
             pathlib.Path(directory) / 'dedup_migrate/operations', 10),
             samples.documented())
-        made = {name: _output(conf, arguments)
-                for name, arguments in EXAMPLES.items()}
+        _write_disks(pathlib.Path(directory))
+        made = {name: _output(conf, [
+            directory + '/' + one if one in _DISKS else one
+            for one in arguments]) for name, arguments in EXAMPLES.items()}
         arguments = ['report', 'show', '--max-width', '75']
         for field in FIELDS:
             arguments += ['-c', field]
         return made, _output(conf, arguments)
+
+
+def _write_disks(directory):
+    """Write an image, and two disks of servers that were made of it."""
+    source = random.Random(1)
+    base, web, logs, data = (
+        [source.randbytes(blocks.BLOCK) for _ in range(count)]
+        for count in (320, 80, 16, 240))
+    zero = bytes(blocks.BLOCK)
+    (directory / 'disks').mkdir()
+    for name, content in zip(_DISKS, (
+            base, base[:300] + web + 2 * logs,
+            base[:280] + web[:20] + data), strict=True):
+        (directory / name).write_bytes(b''.join(
+            content + (640 - len(content)) * [zero]))
 
 
 def _output(conf, arguments):
