@@ -125,6 +125,12 @@ class DiskFiller:
 
     def facts(self, target: str, watch: watch_objects.DedupWatchReply
               ) -> planner_disks.DiskFacts:
+        """Return what decides whether a disk is built.
+
+        Of the sample, the blocks of the host that has most count, and not
+        what all hosts have together: a reply is a number, and two hosts may
+        have the same blocks.  So less may be predicted than is found.
+        """
         found = 0
         if watch.sample:
             request = watch_objects.DedupHaveRequest(

@@ -157,7 +157,9 @@ ALL_OPTS = [
         default=0.0,
         min=0.0,
         help='Bytes a second that this host sends to all other agents '
-             'together. 0: no limit.'),
+             'together: blocks to neighbours, and manifests and blocks of '
+             'disks that leave it. 0: no limit, as with [libvirt] '
+             'live_migration_bandwidth.'),
     cfg.StrOpt(
         'channel_ca_file',
         default='/etc/pki/nova-dedup-migrate/ca-cert.pem',

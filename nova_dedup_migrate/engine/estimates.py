@@ -5,6 +5,10 @@ The planner gets what the agent of the host has sampled of the guest.  The
 destination is not chosen yet: a guest whose disk reads QEMU has recorded
 is planned as if the destination opened the same disks, which the agent
 there finds out when the migration begins.  The explanation says so.
+
+The bytes of disks that a block migration copies are left out: whether it
+is one is known with the destination only, and agents do not report what
+disks have allocated.
 """
 
 from __future__ import annotations
