@@ -142,8 +142,10 @@ function configure_dedup_migrate {
     iniset "$NOVA_CONF" DEFAULT compute_driver "$DEDUP_MIGRATE_DRIVER"
     iniset "$NOVA_CONF" dedup_migrate strategy "$DEDUP_MIGRATE_STRATEGY"
     # The agent of DevStack's user reads disks that belong to QEMU's.
-    iniset "$NOVA_CONF" dedup_migrate_privileged helper_command \
-        "sudo $NOVA_BIN_DIR/privsep-helper --config-file $NOVA_CPU_CONF"
+    for section in dedup_migrate_privileged dedup_migrate_writer; do
+        iniset "$NOVA_CONF" $section helper_command \
+            "sudo $NOVA_BIN_DIR/privsep-helper --config-file $NOVA_CPU_CONF"
+    done
 }
 
 # Where Horizon reads the panels of plugins from.
@@ -216,6 +218,7 @@ function clean_dedup_migrate {
         fi
         inidelete "$NOVA_CONF" dedup_migrate strategy
         inidelete "$NOVA_CONF" dedup_migrate_privileged helper_command
+        inidelete "$NOVA_CONF" dedup_migrate_writer helper_command
     fi
 }
 

@@ -24,6 +24,7 @@ from nova_dedup_migrate.agent import peers
 from nova_dedup_migrate.agent import remains
 from nova_dedup_migrate.agent import storage_rates
 from nova_dedup_migrate.agent import surveys
+from nova_dedup_migrate.conf import nova as nova_options
 from nova_dedup_migrate.identity import nodes
 from nova_dedup_migrate.rpc import api as rpc_api
 from nova_dedup_migrate.rpc import engine_api
@@ -140,7 +141,6 @@ class AgentService:
 
 def image_directories(conf: cfg.ConfigOpts) -> tuple[str, ...]:
     """Return the directories images may be in."""
-    found = [conf.instances_path, *conf.dedup_migrate.image_directories]
-    found += [conf.libvirt[base + '_mount_point_base']
-              for base in ('nfs', 'quobyte', 'smbfs', 'vzstorage')]
+    found = (conf.instances_path, *conf.dedup_migrate.image_directories,
+             *nova_options.volume_directories(conf))
     return tuple(dict.fromkeys(path for path in found if path))

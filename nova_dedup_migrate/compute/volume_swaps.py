@@ -56,7 +56,6 @@ from nova_dedup_migrate.swaps import watches
 CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
 
-_DAEMON = 'qemu-storage-daemon'
 #: Seconds to wait until a volume is not read any more: a slice, and requests
 #: of slow storage.
 _PATIENCE = 30.0
@@ -375,10 +374,15 @@ class VolumeSwaps:
         try:
             return fill.fill(
                 guest, watch, known, source,
-                writer.Image(conf.source_path, conf.driver_format or 'raw'),
+                # Nova names devices by links of udev.
+                writer.Image(os.path.realpath(conf.source_path)
+                             if conf.source_type == 'block'
+                             else conf.source_path,
+                             conf.driver_format or 'raw'),
+                # Nova's copy would take no less space.
                 journal, rebuild.Limits(
-                    seconds=CONF.dedup_migrate.volume_fill_time),
-                _storage_daemon(nova_guest)), functools.partial(
+                    seconds=CONF.dedup_migrate.volume_fill_time, reserve=0),
+                _emulator(nova_guest)), functools.partial(
                     _watch_of, guest, record.token)
         finally:
             with contextlib.suppress(OSError):
@@ -432,10 +436,10 @@ def _described(operation: operations.Swap, filled: fill.Filled,
             filled.size - watch.dirty, filled.size))
 
 
-def _storage_daemon(guest: typing.Any) -> str:
-    """Return the qemu-storage-daemon beside a guest's QEMU, or in PATH."""
+def _emulator(guest: typing.Any) -> str:
+    """Return the path of a guest's QEMU, or of that name in PATH."""
     emulator = ElementTree.fromstring(guest.get_xml_desc()).findtext(
         './devices/emulator') or ''
-    return shutil.which(_DAEMON, path=os.pathsep.join(
+    return shutil.which(os.path.basename(emulator), path=os.pathsep.join(
         (os.path.dirname(emulator), os.environ.get('PATH', os.defpath)))
-    ) or _DAEMON
+    ) or emulator

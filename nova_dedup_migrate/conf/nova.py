@@ -86,3 +86,10 @@ def register_opts(conf):
             except cfg.DuplicateOptError:
                 # Nova's own, with its own default and help
                 continue
+
+
+def volume_directories(conf):
+    """Return the directories in which Nova mounts volumes."""
+    return tuple(dict.fromkeys(filter(None, (
+        conf.libvirt[base + '_mount_point_base']
+        for base in ('nfs', 'quobyte', 'smbfs', 'vzstorage')))))

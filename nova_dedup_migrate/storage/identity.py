@@ -5,12 +5,16 @@ QEMU's file locks do not keep another process from writing to a file that
 is opened for a migration.  The change time of an inode changes with every
 write, truncation, rename and chown, so what was proven holds while it is
 the same.
+
+The numbers of a block device are those of the device.  The times of its node
+say nothing: udev changes them after each writer.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
+import stat
 
 from nova_dedup_migrate.storage import errors
 
@@ -32,6 +36,8 @@ class Identity:
         """
         found = (os.fstat(file) if isinstance(file, int)
                  else os.stat(file, follow_symlinks=False))
+        if stat.S_ISBLK(found.st_mode):
+            return cls(found.st_rdev, found.st_ino, 0, 0)
         return cls(found.st_dev, found.st_ino, found.st_size,
                    found.st_ctime_ns)
 

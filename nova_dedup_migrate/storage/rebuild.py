@@ -148,6 +148,7 @@ class Rebuild:
     :param roots: directories that images may be in; None: any
     :param replica: whether it is a replica, which no mirror writes to: it
         has no canary
+    :param opener: of the target
     :param trusted: the target after an earlier run of this process: if it
         has not changed, what the journal has is not read again
     """
@@ -159,7 +160,9 @@ class Rebuild:
                  reuse: bool = False,
                  program: str = 'qemu-storage-daemon',
                  roots: paths.Roots = None, replica: bool = False,
-                 trusted: identity.Identity | None = None) -> None:
+                 trusted: identity.Identity | None = None,
+                 opener: type[writer.Writer] = writer.Writer) -> None:
+        self._opener = opener
         self._replica = replica
         self._trusted = trusted
         self._disk = disk
@@ -194,8 +197,8 @@ class Rebuild:
         self._end = begun + self._limits.seconds
         with contextlib.ExitStack() as stack:
             stack.callback(self._fetcher.close)
-            daemon = writer.Writer(self._disk.image, self._disk.backing,
-                                   self._program, self._roots)
+            daemon = self._opener(self._disk.image, self._disk.backing,
+                                  self._program, self._roots)
             stack.callback(daemon.abandon)
             if daemon.size != self._disk.size:
                 raise daemon.failed('it has %d bytes instead of %d'

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import dataclasses
+import fcntl
 import json
 import logging
 import os
@@ -42,7 +43,8 @@ LOG = logging.getLogger(__name__)
 #: Seconds for the daemon to answer, and to end after SIGTERM.
 START = 20.0
 STOP = 20.0
-_EXPORT = 'target'
+#: Name of the export, and of its node.
+EXPORT = 'target'
 #: The daemon has no privilege of this process, and ends with the thread
 #: that has started it, whatever kills that: it must not write to a disk
 #: that somebody else goes on with.
@@ -84,7 +86,7 @@ class Writer:
         self.path = image.path
         self._process: subprocess.Popen | None = None
         with contextlib.ExitStack() as stack:
-            self.fd = _open(image.path, roots, os.O_RDWR)
+            self.fd = self._open(image.path, roots)
             stack.callback(os.close, self.fd)
             self._own()
             self._directory = stack.enter_context(
@@ -92,15 +94,22 @@ class Writer:
             self._log = stack.enter_context(
                 open(os.path.join(self._directory, 'log'), 'w+b'))
             self._address = os.path.join(self._directory, 'nbd')
+            stack.callback(self._kill)
             try:
                 self._start(image, backing, program, roots, direct)
-                stack.callback(self._kill)
                 # It is there and can open the image.
                 with self.connect() as handle:
                     self.size = handle.get_size()
             except (OSError, nbd.Error) as error:
                 raise self.failed(error) from error
             self._stack = stack.pop_all()
+
+    def _open(self, path: str, roots: paths.Roots) -> int:
+        """Return a descriptor of the target, for reading and writing.
+
+        :raises TargetFailed:
+        """
+        return _open(path, roots, os.O_RDWR)
 
     def _own(self) -> None:
         """Keep other writers away: what one has proven the other changes.
@@ -125,25 +134,29 @@ class Writer:
             listener.bind(self._address)
             listener.listen(16)
             numbers = [listener.fileno(), self.fd]
-            arguments = [*_CONFINED, program]
+            arguments = [program]
             below = None
             for index, each in reversed(list(enumerate(backing))):
                 fd = _open(each.path, roots, os.O_RDONLY)
                 stack.callback(os.close, fd)
                 numbers.append(fd)
-                below = _node(arguments, 'below%d' % index, each.format, fd,
-                              True, direct, below)
-            _node(arguments, _EXPORT, image.format, self.fd, False, direct,
-                  below)
+                below = node(arguments, 'below%d' % index, each.format, fd,
+                             True, direct, below)
+            node(arguments, EXPORT, image.format, self.fd, False, direct,
+                 below)
             arguments += [
                 '--nbd-server', 'addr.type=fd,addr.str=%d'
                 % listener.fileno(),
                 '--export', 'nbd,id=target,node-name=%s,name=%s,'
-                'writable=on,allocation-depth=on' % (_EXPORT, _EXPORT)]
-            self._process = subprocess.Popen(
-                arguments, pass_fds=numbers, stdin=subprocess.DEVNULL,
-                stdout=self._log, stderr=self._log, close_fds=True,
-                env={'LC_ALL': 'C'}, start_new_session=True)
+                'writable=on,allocation-depth=on' % (EXPORT, EXPORT)]
+            self._run(arguments, numbers)
+
+    def _run(self, arguments: Sequence[str], numbers: Sequence[int]) -> None:
+        """Start the program, with open descriptors."""
+        self._process = subprocess.Popen(
+            [*_CONFINED, *arguments], pass_fds=numbers,
+            stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
+            close_fds=True, env={'LC_ALL': 'C'}, start_new_session=True)
 
     @property
     def pid(self) -> int:
@@ -157,7 +170,7 @@ class Writer:
         :raises nbd.Error: the daemon has ended
         """
         handle = extents.connection()
-        handle.set_export_name(_EXPORT)
+        handle.set_export_name(EXPORT)
         peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             peer.settimeout(START)
@@ -226,14 +239,18 @@ def _open(path: str, roots: paths.Roots, flags: int) -> int:
         raise errors.TargetFailed(path=path, reason=error) from error
 
 
-def _node(arguments: list[str], name: str, image_format: str, fd: int,
-          read_only: bool, direct: bool, below: str | None) -> str:
-    """Add the options of one image; return the name of its node."""
+def node(arguments: list[str], name: str, image_format: str, fd: int,
+         read_only: bool, direct: bool, below: str | None,
+         path: str | None = None) -> str:
+    """Add the options of one image; return the name of its node.
+
+    :param path: by which the program opens what fd has open
+    """
     cached = not (direct and _passes_cache(fd))
     mode = os.fstat(fd).st_mode
     file = {'driver': 'host_device' if stat.S_ISBLK(mode) else 'file',
             'node-name': name + '-file',
-            'filename': '/proc/self/fd/%d' % fd,
+            'filename': path or '/proc/self/fd/%d' % fd,
             'read-only': read_only, 'discard': 'unmap',
             'cache': {'direct': not cached}}
     node = {'driver': image_format, 'node-name': name,
@@ -247,10 +264,10 @@ def _node(arguments: list[str], name: str, image_format: str, fd: int,
 
 
 def _passes_cache(fd: int) -> bool:
-    """Return whether a file can be opened with O_DIRECT."""
+    """Have a descriptor pass by the page cache; return whether it can."""
     try:
-        os.close(os.open('/proc/self/fd/%d' % fd,
-                         os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC))
+        fcntl.fcntl(fd, fcntl.F_SETFL,
+                    fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_DIRECT)
     except OSError:
         return False
     return True

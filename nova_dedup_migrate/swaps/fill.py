@@ -6,6 +6,7 @@
     the reader of the volume has ended, and nobody begins another
     blocks whose bit is clear and whose fingerprint is that of the backup:
         their SHA-256, as the backup has them, are the manifest
+    the new volume is opened; if it cannot be, the mirror is an ordinary one
     claim: the next mirror job copies everything, if it is not armed by then
     each is written to the new volume, read back and compared: proven
     arm: the mirror job copies what is written or not proven
@@ -16,6 +17,7 @@ whatever the guest writes meanwhile is copied by the mirror.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Iterator
 import dataclasses
 import hashlib
@@ -31,6 +33,7 @@ from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import libnbd
 from nova_dedup_migrate.storage import manifest
 from nova_dedup_migrate.storage import rebuild
+from nova_dedup_migrate.storage import volume_writer
 from nova_dedup_migrate.storage import writer
 from nova_dedup_migrate.storage.sources import backup as backup_source
 from nova_dedup_migrate.swaps import errors
@@ -76,7 +79,7 @@ def fill(guest: hypervisor.Guest, watch: watching.DiskWatch,
          known: fingerprints.Fingerprints,
          source: backup_source.BackupSource, image: writer.Image,
          journal: str, limits: rebuild.Limits | None = None,
-         program: str = 'qemu-storage-daemon') -> Filled:
+         program: str = 'qemu-system-x86_64') -> Filled:
     """Fill an image and arm the disk for the mirror into it.
 
     :param watch: of the disk; nobody else clears any of it
@@ -84,6 +87,7 @@ def fill(guest: hypervisor.Guest, watch: watching.DiskWatch,
     :param source: with the backup, is closed
     :param image: the new volume
     :param journal: path for rebuild's journal, which is made
+    :param program: path of a QEMU
     :raises SwapError: nothing is armed
     :raises StorageError: likewise
     :raises HypervisorError: likewise
@@ -98,16 +102,19 @@ def fill(guest: hypervisor.Guest, watch: watching.DiskWatch,
             reason='no block is known to be as in the backup: %d differ, and '
             '%d have not been read or were written since' % (
                 same.different, same.unknown))
-    limits = limits or rebuild.Limits()
-    # From now on somebody writes to the new volume.
-    guest.claim_disk(watch.token)
+
+    def begin(_extents: list[tuple[int, int]]) -> Callable[[int], bytes]:
+        # The new volume is open, and from now on it is written to.
+        guest.claim_disk(watch.token)
+        return _Manifest(_manifest(watch.size, source, same.blocks)).read
+
     build = rebuild.Rebuild(
         rebuild.Disk(image, watch.size, journal,
                      hashlib.sha256(watch.token.encode()).digest(),
                      watch.granularity),
-        [source], limits, program=program)
-    built = build.run(lambda extents: _Manifest(
-        _manifest(watch.size, source, same.blocks)).read)
+        [source], limits, program=program,
+        opener=volume_writer.VolumeWriter)
+    built = build.run(begin)
     built.identity.check(image.path)
     # Only a replica has none.
     assert built.canary is not None

@@ -69,7 +69,7 @@ _DATA = (
     '/var/log/cinder/cinder-backup-assist.log',
     '/var/log/cinder/cinder-backup-assist.log.1')
 _HELPER = ('/usr/bin/privsep-helper --config-file /etc/nova/nova.conf '
-           '--privsep_context %s.images.privileged.context '
+           '--privsep_context %s.context '
            '--privsep_sock_path /tmp/tmpabc/privsep.sock')
 _MODULES = ('cinder_backup_assist', 'nova_dedup_migrate',
             'nova_dedup_migrate_dashboard',
@@ -274,7 +274,8 @@ def _host_rows(row, system):
         system, _UNITS)
     row('sudo', 'the helper and nothing else', host.sudoers, system,
         '/etc/sudoers.d/nova-dedup-migrate', 'nova',
-        _HELPER % 'nova_dedup_migrate', _HELPER % 'another')
+        _HELPER % 'nova_dedup_migrate.images.privileged',
+        _HELPER % 'nova_dedup_migrate.storage.writer')
     row('logrotate of the controller', 'rotates, keeps the owner',
         host.rotation, system, '/etc/logrotate.d/'
         'nova-dedup-migrate-controller', '/var/log/nova-dedup-migrate/a.log',

@@ -5,6 +5,7 @@ import os
 from unittest import mock
 
 from nova_dedup_migrate.hypervisor import watching
+from nova_dedup_migrate.images import locks
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import errors as storage_errors
 from nova_dedup_migrate.storage import rebuild
@@ -165,7 +166,8 @@ class FillTest(volume.VolumeCase):
         self.read()
         content = os.urandom(rig.GRANULE)
 
-        def fail(*_args, **_given):
+        def fail(_build, open_manifest):
+            open_manifest([])
             with self.target.open('r+b') as file:
                 file.seek(5 * rig.GRANULE)
                 file.write(content)
@@ -178,6 +180,32 @@ class FillTest(volume.VolumeCase):
         reason = self.one.query().reason
         self.assert_same(self.one)
         self.assertIn('before the disk was armed', reason)
+
+    def test_a_volume_that_cannot_be_opened(self):
+        """Nova's copy is an ordinary one."""
+        record, reader = self.watch(), self.backup()
+        self.read()
+        with self.target.open('r+b') as file:
+            locks.claim(file.fileno())
+            self.assertRaises(storage_errors.TargetFailed, self.fill, record,
+                              reader)
+        self.one.mirror()
+        self.assert_recorded(record)
+        self.assert_same(self.one)
+
+    def test_a_volume_of_another_size(self):
+        record, reader = self.watch(), self.backup()
+        self.read()
+        os.truncate(self.target, case.SIZE + 512)
+        self.assertRaises(storage_errors.TargetFailed, self.fill, record,
+                          reader)
+        self.assert_recorded(record)
+
+    def assert_recorded(self, record):
+        """Nobody has claimed the watch."""
+        watch = self.one.query(record.token)
+        self.assertEqual((watching.WATCHING, None, watching.VOLUME),
+                         (watch.state, watch.reason, watch.recorder))
 
     def test_a_volume_that_has_a_replica(self):
         """Both records go on; the copy begins with that of the volume."""

@@ -2,7 +2,6 @@
 """A volume of a real QEMU that is read, filled from a backup and mirrored."""
 
 import contextlib
-import os
 import pathlib
 import threading
 import time
@@ -29,8 +28,6 @@ class VolumeCase(case.SeedCase):
     def setUp(self):
         super().setUp()
         self.one = self.rig()
-        self.program = os.path.join(os.path.dirname(self.binary),
-                                    'qemu-storage-daemon')
         self.image = pathlib.Path(self.one.image[0])
         self.target = pathlib.Path(self.one.target_image[0])
         self.records = watches.Records(str(self.directory / 'watches'))
@@ -80,7 +77,7 @@ class VolumeCase(case.SeedCase):
                 return fill.fill(
                     self.one.source, self.of(record), known, source,
                     writer.Image(str(self.target), 'raw'),
-                    str(self.directory / 'journal'), _LIMITS, self.program)
+                    str(self.directory / 'journal'), _LIMITS, str(self.binary))
         finally:
             self.one.destination.qmp('blockdev-add', **{
                 'driver': 'raw', 'node-name': 'disk0-format',

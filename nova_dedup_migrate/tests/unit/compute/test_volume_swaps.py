@@ -4,7 +4,6 @@
 import contextlib
 import dataclasses
 import json
-import os
 import pathlib
 import threading
 import time
@@ -459,12 +458,18 @@ class FillingTest(VolumeSwapsCase):
         self.swaps._work()
         self.assertEqual(operations.COPYING, self.operation().phase)
 
-    def test_the_daemon_is_that_of_the_guests_qemu(self):
-        directory = self.temporary_dir()
-        daemon = directory / 'qemu-storage-daemon'
-        daemon.touch(mode=0o755)
+    def test_what_writes_is_the_guests_qemu(self):
+        emulator = self.temporary_dir() / 'qemu'
+        emulator.touch(mode=0o755)
         self.nova_guest.get_xml_desc.return_value = (
             '<domain><devices><emulator>%s</emulator></devices></domain>'
-            % os.path.join(directory, 'qemu'))
-        self.assertEqual(str(daemon), volume_swaps._storage_daemon(
-            self.nova_guest))
+            % emulator)
+        with self.swapping():
+            self.assertEqual(str(emulator), self.fill.call_args[0][-1])
+
+    def test_a_device_by_its_link(self):
+        link = self.temporary_dir() / 'by-path'
+        link.symlink_to('/dev/null')
+        self.conf.source_type, self.conf.source_path = 'block', str(link)
+        with self.swapping():
+            self.assertEqual('/dev/null', self.fill.call_args[0][4].path)
