@@ -25,7 +25,8 @@ class ListSwaps(lister.Lister):
             conf.dedup_migrate.volumes_path, 'swaps')).swaps(),
             key=lambda swap: swap.began, reverse=True)
         return (('instance', 'disk', 'volume', 'began', 'time', 'size',
-                 'from_backup', 'zeros', 'from_volume', 'outcome'),
+                 'from_backup', 'from_agents', 'zeros', 'from_volume',
+                 'outcome'),
                 [(swap.instance, swap.disk, swap.old_volume,
                   columns.time(datetime.datetime.fromtimestamp(
                       swap.began, datetime.timezone.utc)
@@ -33,5 +34,5 @@ class ListSwaps(lister.Lister):
                   columns.duration(swap.seconds or None),
                   columns.size(swap.size or None),
                   *(columns.size(swap.sources.get(name))
-                    for name in ('backup', 'zero', 'volume')),
+                    for name in ('backup', 'agents', 'zero', 'volume')),
                   columns.text(swap.outcome)) for swap in found])

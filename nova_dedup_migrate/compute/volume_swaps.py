@@ -37,11 +37,14 @@ from nova_dedup_migrate.backups import api as backups_api
 from nova_dedup_migrate.backups import connection
 from nova_dedup_migrate.backups import reader
 from nova_dedup_migrate.compute import guests
+from nova_dedup_migrate.compute import near_blocks
 from nova_dedup_migrate.compute import swap_recovery
+from nova_dedup_migrate.conf import agent as agent_options
 from nova_dedup_migrate.conf import dedup_migrate as options
 from nova_dedup_migrate.conf import paths
 from nova_dedup_migrate.hypervisor import base as hypervisor
 from nova_dedup_migrate.hypervisor import watching
+from nova_dedup_migrate.rpc import api as rpc_api
 from nova_dedup_migrate.storage import rebuild
 from nova_dedup_migrate.storage import writer
 from nova_dedup_migrate.storage.sources import backup as backup_source
@@ -83,6 +86,7 @@ class VolumeSwaps:
 
     def __init__(self, driver: typing.Any) -> None:
         options.register_opts(CONF)
+        agent_options.register_opts(CONF)
         paths.register_opts(CONF)
         self._driver = driver
         self._guard = threading.RLock()
@@ -242,6 +246,10 @@ class VolumeSwaps:
             self._api = backups_api.BackupAssistAPI.from_conf(CONF)
         return self._api
 
+    @functools.cached_property
+    def _agents(self) -> rpc_api.AgentAPI:
+        return rpc_api.AgentAPI.from_conf(CONF)
+
     # Swapping
 
     def require_no_swap(self, instance: objects.Instance) -> None:
@@ -382,7 +390,9 @@ class VolumeSwaps:
                 # Nova's copy would take no less space.
                 journal, rebuild.Limits(
                     seconds=CONF.dedup_migrate.volume_fill_time, reserve=0),
-                _emulator(nova_guest)), functools.partial(
+                _emulator(nova_guest), near_blocks.sources(
+                    CONF, self._agents, swap.instance, swap.new_volume)
+            ), functools.partial(
                     _watch_of, guest, record.token)
         finally:
             with contextlib.suppress(OSError):
@@ -427,11 +437,12 @@ def _described(operation: operations.Swap, filled: fill.Filled,
                 watch and watch.reason or 'the copy began without what was '
                 'filled'))
     zero = min(filled.zero, filled.size - watch.dirty)
+    agents = min(filled.agents, filled.size - watch.dirty - zero)
     return dataclasses.replace(
         operation, size=filled.size, different=filled.different,
         unknown=filled.unknown,
-        sources={'backup': filled.size - watch.dirty - zero, 'zero': zero,
-                 'volume': watch.dirty},
+        sources={'backup': filled.size - watch.dirty - zero - agents,
+                 'agents': agents, 'zero': zero, 'volume': watch.dirty},
         outcome='%d of %d bytes were filled from a backup' % (
             filled.size - watch.dirty, filled.size))
 

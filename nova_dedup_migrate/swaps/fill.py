@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Sequence
 import dataclasses
 import hashlib
 import io
@@ -36,6 +37,7 @@ from nova_dedup_migrate.storage import rebuild
 from nova_dedup_migrate.storage import volume_writer
 from nova_dedup_migrate.storage import writer
 from nova_dedup_migrate.storage.sources import backup as backup_source
+from nova_dedup_migrate.storage.sources import base
 from nova_dedup_migrate.swaps import errors
 from nova_dedup_migrate.swaps import fingerprints
 
@@ -50,6 +52,7 @@ class Filled:
     :ivar different: that are known to be other ones than in the backup
     :ivar unknown: that have not been read since they were written
     :ivar zero: of proven, what is zeros
+    :ivar agents: of proven, what other sources had than the backup
     """
 
     size: int
@@ -59,6 +62,7 @@ class Filled:
     unknown: int
     seconds: float
     zero: int = 0
+    agents: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +83,8 @@ def fill(guest: hypervisor.Guest, watch: watching.DiskWatch,
          known: fingerprints.Fingerprints,
          source: backup_source.BackupSource, image: writer.Image,
          journal: str, limits: rebuild.Limits | None = None,
-         program: str = 'qemu-system-x86_64') -> Filled:
+         program: str = 'qemu-system-x86_64',
+         others: Sequence[base.Source] = ()) -> Filled:
     """Fill an image and arm the disk for the mirror into it.
 
     :param watch: of the disk; nobody else clears any of it
@@ -88,6 +93,7 @@ def fill(guest: hypervisor.Guest, watch: watching.DiskWatch,
     :param image: the new volume
     :param journal: path for rebuild's journal, which is made
     :param program: path of a QEMU
+    :param others: that may have some of the backup's blocks, too; closed
     :raises SwapError: nothing is armed
     :raises StorageError: likewise
     :raises HypervisorError: likewise
@@ -112,7 +118,7 @@ def fill(guest: hypervisor.Guest, watch: watching.DiskWatch,
         rebuild.Disk(image, watch.size, journal,
                      hashlib.sha256(watch.token.encode()).digest(),
                      watch.granularity),
-        [source], limits, program=program,
+        [source, *others], limits, program=program,
         opener=volume_writer.VolumeWriter)
     built = build.run(begin)
     built.identity.check(image.path)
@@ -122,7 +128,9 @@ def fill(guest: hypervisor.Guest, watch: watching.DiskWatch,
                            built.canary.offset, built.canary.data)
     return Filled(watch.size, armed.proven, source.fetched,
                   same.different * blocks.BLOCK, same.unknown * blocks.BLOCK,
-                  built.seconds, built.sources.get('zero', 0))
+                  built.seconds, built.sources.get('zero', 0),
+                  sum(built.sources.get(name, 0)
+                      for name in {each.name for each in others}))
 
 
 def compare(guest: hypervisor.Guest, watch: watching.DiskWatch,

@@ -36,7 +36,8 @@ class Swap:
     :ivar outcome: a sentence
     :ivar size: bytes of the volume, 0 if it was not filled
     :ivar sources: bytes of the new volume by where they came from: backup,
-        zero (neither read nor written), volume (the old one)
+        agents (blocks of the backup that indexes had), zero, volume (the
+        old one)
     :ivar different: bytes of the old volume that were known to be other
         ones than in the backup
     :ivar unknown: bytes that had not been read since they were written

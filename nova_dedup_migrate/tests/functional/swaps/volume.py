@@ -62,7 +62,7 @@ class VolumeCase(case.SeedCase):
         return test_backup.Reader(self.image.read_bytes() if content is None
                                   else bytes(content))
 
-    def fill(self, record, reader):
+    def fill(self, record, reader, others=()):
         """Fill the target while nothing else has it open."""
         source = backup_source.BackupSource(reader)
         self.addCleanup(source.close)
@@ -77,7 +77,8 @@ class VolumeCase(case.SeedCase):
                 return fill.fill(
                     self.one.source, self.of(record), known, source,
                     writer.Image(str(self.target), 'raw'),
-                    str(self.directory / 'journal'), _LIMITS, str(self.binary))
+                    str(self.directory / 'journal'), _LIMITS, str(self.binary),
+                    others)
         finally:
             self.one.destination.qmp('blockdev-add', **{
                 'driver': 'raw', 'node-name': 'disk0-format',

@@ -22,8 +22,8 @@ class SwapListTest(base.TestCase):
                                     began=1e9))
         store.note(operations.Swap(
             INSTANCE, 'vdb', 'old', 'new', '/x', began=2e9, seconds=3.0,
-            size=30, sources={'backup': 10, 'zero': 15, 'volume': 5},
-            outcome='filled'))
+            size=30, sources={'backup': 6, 'agents': 4, 'zero': 15,
+                              'volume': 5}, outcome='filled'))
         # Something else of an administrator's.
         (directory / 'swaps/x.json').write_text('{"disk": 1}')
         # One of an earlier release.
@@ -39,7 +39,7 @@ class SwapListTest(base.TestCase):
         self.assertEqual(0, status)
         rows = json.loads(out.getvalue())
         self.assertEqual(['vdb', 'vda', 'vdc'], [row['disk'] for row in rows])
-        self.assertEqual((30, 10, 15, 5), tuple(
-            rows[0][name] for name in ('size', 'from_backup', 'zeros',
-                                       'from_volume')))
+        self.assertEqual((30, 6, 4, 15, 5), tuple(
+            rows[0][name] for name in ('size', 'from_backup', 'from_agents',
+                                       'zeros', 'from_volume')))
         self.assertIsNone(rows[1]['from_backup'])

@@ -277,7 +277,8 @@ class FillingTest(VolumeSwapsCase):
         self.patched(volume_swaps.VolumeSwaps, '_client')
         self.fill = self.patched(
             fill, 'fill', side_effect=self.used, return_value=fill.Filled(
-                1 << 20, 1 << 19, 1 << 18, 4096, 8192, 0.1, zero=1 << 16))
+                1 << 20, 1 << 19, 1 << 18, 4096, 8192, 0.1, zero=1 << 16,
+                agents=1 << 15))
         self.record = self.begin()
 
     def used(self, *_):
@@ -321,7 +322,8 @@ class FillingTest(VolumeSwapsCase):
         with self.swapping():
             pass
         found = self.operation()
-        self.assertEqual({'backup': (1 << 19) - (1 << 16), 'zero': 1 << 16,
+        self.assertEqual({'backup': (1 << 19) - (1 << 16) - (1 << 15),
+                          'agents': 1 << 15, 'zero': 1 << 16,
                           'volume': 1 << 19}, found.sources)
         self.assertEqual((1 << 20, 4096, 8192),
                          (found.size, found.different, found.unknown))
@@ -465,7 +467,7 @@ class FillingTest(VolumeSwapsCase):
             '<domain><devices><emulator>%s</emulator></devices></domain>'
             % emulator)
         with self.swapping():
-            self.assertEqual(str(emulator), self.fill.call_args[0][-1])
+            self.assertEqual(str(emulator), self.fill.call_args[0][-2])
 
     def test_a_device_by_its_link(self):
         link = self.temporary_dir() / 'by-path'
