@@ -202,13 +202,15 @@ fuzz: env ## Fuzz and stress the C files for half an hour
 
 .PHONY: fuzz-backups
 fuzz-backups: lab-env ## Fuzz what reads backups, 10^7 inputs of each parser
-	$(RUN_LAB) python -m cinder_backup_assist.tests.fuzz --rounds 10000000 \
-	    $(ARGS)
+	$(RUN_LAB) python -m cinder_backup_assist.tests.fuzz $(ARGS)
 
 .PHONY: fuzz-listings
 fuzz-listings: env ## Fuzz what reads page-cache listings, 10^7 inputs each
-	$(RUN) python -m nova_dedup_migrate.tests.fuzz_listing \
-	    --rounds 10000000 $(ARGS)
+	$(RUN) python -m nova_dedup_migrate.tests.fuzz_listing $(ARGS)
+
+.PHONY: fuzz-storage
+fuzz-storage: lab-env ## Fuzz what reads input for built disks, 10^7 inputs each
+	$(RUN_LAB) python -m nova_dedup_migrate.tests.fuzz_storage $(ARGS)
 
 .PHONY: coverage
 coverage: lab-env ## Measure which lines of the product the tests run

@@ -13,6 +13,7 @@ bootsector          a guest of 512 bytes that checks its memory
 qemus               where the stock and the patched QEMU are
 ledger              what a long bench has done, in a file
 results, table      rows with targets: table, report.json, exit status
+fuzzing             runs fuzzers of parsers; rows as results has them
 =================== =====================================================
 
 ``command`` and ``libvirt_xml`` write out a spec; the other modules migrate.

@@ -3,18 +3,14 @@
 
 ``python -m cinder_backup_assist.tests.fuzz --rounds N`` feeds each parser
 N inputs, made of good ones by damaging them.  A parser may return
-something plausible or raise its own error; anything else ends the run with
-the seed of the round.
+something plausible or raise its own error.  testkit/fuzzing.py runs them.
 """
 
-import argparse
 import bz2
 import hashlib
 import io
 import json
-import random
 import sys
-import time
 import zlib
 
 import zstandard
@@ -24,6 +20,7 @@ from cinder_backup_assist.blockmap import chain
 from cinder_backup_assist.blockmap import metadata as backup_metadata
 from cinder_backup_assist.blockmap import objects as backup_objects
 from nova_dedup_migrate.backups import frames
+from testkit import fuzzing
 
 _PREFIX = 'volume_v_20260101000000_backup_b'
 _WORDS = (b'-1', b'9223372036854775808', b'1e999', b'true', b'null', b'"',
@@ -168,30 +165,7 @@ def requests(chance, rounds):
 
 PARSERS = {'metadata': metadata, 'digests': digests, 'objects': objects,
            'requests': requests}
-#: Inputs of one seed.
-_ROUND = 1000
-
-
-def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
-    parser.add_argument('--rounds', type=int, default=100000,
-                        help='inputs of each parser (default: %(default)s)')
-    parser.add_argument('--seed', type=int, default=1,
-                        help='of the first inputs (default: %(default)s)')
-    args = parser.parse_args(argv)
-    for name, function in PARSERS.items():
-        started = time.monotonic()
-        for seed in range(args.seed,
-                          args.seed + -(-args.rounds // _ROUND)):
-            try:
-                function(random.Random(seed), min(_ROUND, args.rounds))
-            except Exception:
-                print('%s: failed with --seed %d' % (name, seed),
-                      file=sys.stderr)
-                raise
-        print('%-10s %d inputs, %.0f s' % (
-            name, args.rounds, time.monotonic() - started), flush=True)
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(fuzzing.main('fuzz-backups', __doc__.split('\n')[0], PARSERS))

@@ -5,47 +5,23 @@
 decoder N inputs, made of good ones by damaging them.  A decoder refuses an
 input, or what it returns is within bounds; COMPACT frames are decoded a
 second time, by numbers without a size instead of arrays, and have to be
-equal.  Anything else ends the run with the seed of the round.
+equal.  testkit/fuzzing.py runs them.
 """
 
-import argparse
-import random
 import struct
 import sys
-import time
 
 from nova_dedup_migrate.pagecache import compact
 from nova_dedup_migrate.pagecache import errors
 from nova_dedup_migrate.pagecache import listingformat as form
 from nova_dedup_migrate.pagecache import parser
 from nova_dedup_migrate.tests.unit.pagecache import listings
+from testkit import fuzzing
 
 _GROUP = struct.Struct('<BBHIQ')
-_NUMBERS = (0, 1, 0x7f, 0x80, 4094, 4095, 4096, 65535, (1 << 31) - 1,
-            (1 << 56) - 1, (1 << 63) - 4096, 1 << 63, (1 << 64) - 1)
-#: Inputs of one seed.
-_ROUND = 1000
-
-
-def damage(chance, data):
-    """Return bytes with some of them changed."""
-    data = bytearray(data)
-    for _ in range(chance.choice((1, 1, 2, 4))):
-        at = chance.randrange(len(data) + 1)
-        kind = chance.randrange(8)
-        if kind < 3:
-            data[at:at + 1] = bytes((chance.randrange(256),))
-        elif kind == 3:
-            data[at:at + 8] = struct.pack('<Q', chance.choice(_NUMBERS))
-        elif kind == 4:
-            data[at:at] = b'\xff' * chance.choice((1, 7, 8, 9))
-        elif kind == 5:
-            del data[at:at + chance.choice((1, 2, 16, 32))]
-        elif kind == 6:
-            data[at:at] = data[at:at + chance.choice((1, 16, 80))]
-        elif chance.randrange(4) == 0:
-            del data[at:]
-    return bytes(data)
+_WORDS = tuple(struct.pack('<Q', number) for number in (
+    0, 1, 0x7f, 0x80, 4094, 4095, 4096, 65535, (1 << 31) - 1,
+    (1 << 56) - 1, (1 << 63) - 4096, 1 << 63, (1 << 64) - 1))
 
 
 def _given(chance, base, wild=False):
@@ -120,7 +96,7 @@ def frames(chance, rounds):
     good = [listings.compact(*_given(chance, 1 << 32)) for _ in range(8)]
     for _ in range(rounds):
         if chance.randrange(2):
-            data = damage(chance, chance.choice(good))
+            data = fuzzing.damage(chance, chance.choice(good), _WORDS)
         else:
             data = _wild(chance)
         try:
@@ -145,7 +121,7 @@ def whole(chance, rounds):
         for kind, payload in ((form.COMPACT, listings.compact(*given)),
                               (form.EXTENTS, listings.extents(*given)))]
     for _ in range(rounds):
-        data = damage(chance, chance.choice(good))
+        data = fuzzing.damage(chance, chance.choice(good), _WORDS)
         made = parser.ListingParser()
         step = chance.choice((len(data) + 1, len(data) + 1, 64))
         try:
@@ -175,29 +151,5 @@ def _check(made):
 DECODERS = {'frames': frames, 'listings': whole}
 
 
-def main(argv=None):
-    options = argparse.ArgumentParser(description=__doc__.split('\n')[0])
-    options.add_argument('--rounds', type=int, default=100000,
-                         help='inputs of each decoder (default: %(default)s)')
-    options.add_argument('--seed', type=int, default=1,
-                         help='of the first inputs (default: %(default)s)')
-    options.add_argument('--only', choices=DECODERS, action='append',
-                         help='this decoder (default: all)')
-    args = options.parse_args(argv)
-    for name in args.only or DECODERS:
-        started = time.monotonic()
-        for seed in range(args.seed,
-                          args.seed + -(-args.rounds // _ROUND)):
-            try:
-                DECODERS[name](random.Random(seed),
-                               min(_ROUND, args.rounds))
-            except Exception:
-                print('%s: failed with --seed %d' % (name, seed),
-                      file=sys.stderr)
-                raise
-        print('%-10s %d inputs, %.0f s' % (
-            name, args.rounds, time.monotonic() - started), flush=True)
-
-
 if __name__ == '__main__':
-    main()
+    sys.exit(fuzzing.main('fuzz-listings', __doc__.split('\n')[0], DECODERS))
