@@ -24,6 +24,7 @@ from nova_dedup_migrate.agent import disk_channel
 from nova_dedup_migrate.agent import fillings
 from nova_dedup_migrate.agent import owners
 from nova_dedup_migrate.agent import watchings
+from nova_dedup_migrate.planner import disks as planner
 from nova_dedup_migrate.rpc import api as rpc_api
 from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import watch_objects
@@ -34,7 +35,11 @@ from testkit import qemus
 
 SOURCE, DESTINATION, NEIGHBOUR = HOSTS = (
     'source', 'destination', 'neighbour')
+#: Knows what a target has from before; nobody reads it, but the survey does.
+KEPT = 'kept'
 PROJECT = 'bench'
+#: Share of the time that has to be saved, as nova-compute has it by default.
+_MIN_GAIN = 0.05
 
 
 class Agents:
@@ -52,7 +57,7 @@ class Agents:
         authority = certificates.Authority(directory)
         self._directory = directory
         self._indexes = {host: store.Index(str(directory / (host + '-index')))
-                         for host in HOSTS}
+                         for host in (*HOSTS, KEPT)}
         self._channels = {host: disk_channel.DiskChannel(
             host, volume_servers.BEHIND if host == SOURCE
             else volume_servers.BEFORE, 0, authority.host(host),
@@ -115,12 +120,18 @@ class Agents:
                                % (guest.number, reply.reason))
         self._prepared[guest.instance] = preparation, watch.watch
 
-    def build(self, guest: disk_guest.Guest, reuse: bool = False
-              ) -> tuple[dict[str, int], str]:
+    def build(self, guest: disk_guest.Guest, link_rate: float,
+              write_rate: float, reuse: bool = False
+              ) -> tuple[dict[str, int], str, planner.Decision]:
         """Build the target of a guest's disk, and arm the disk.
 
+        It is built whatever the planner decides.
+
+        :param link_rate: bytes/s of the link
+        :param write_rate: bytes/s that the guest writes
         :param reuse: whether the target may have the content already
-        :returns: bytes proven by source; why it was not built, or ''
+        :returns: bytes proven by source; why it was not built, or ''; what
+            the planner decides
         """
         migration = str(uuid.uuid4())
         preparation, resume = self._prepared.pop(guest.instance,
@@ -129,11 +140,27 @@ class Agents:
                 preparation, disk_guest.TARGET, migration):
             resume = None
         watch = self._watch(guest, migration, resume=resume)
+        decision = self._decide(watch, link_rate, write_rate)
         reply = self._fill(guest, migration, watch,
                            guest.targets[disk_guest.TOP], False, reuse=reuse)
         if reply.state == 'done':
             self._watchings.arm(migration, disk_guest.TARGET)
-        return ({one.name: one.bytes for one in reply.sources}, reply.reason)
+        return ({one.name: one.bytes for one in reply.sources}, reply.reason,
+                decision)
+
+    def _decide(self, watch: watch_objects.DedupWatchReply, link_rate: float,
+                write_rate: float) -> planner.Decision:
+        """Decide by what nova-compute would know; see disk_filler.facts."""
+        digests = [bytes.fromhex(text) for text in watch.sample]
+        found = max((sum(place is not None for place in self._indexes[
+            host].find(digests, owners.allowed(PROJECT, [])))
+            for host in (DESTINATION, KEPT, *self._neighbours)
+            if digests), default=0)
+        return planner.decide(planner.DiskFacts(
+            data=watch.data, sampled=len(digests), found=found,
+            link_rate=link_rate, write_rate=write_rate,
+            current=1 - min(watch.dirty, watch.size) / max(1, watch.size)),
+            _MIN_GAIN)
 
     def _watch(self, guest: disk_guest.Guest, migration: str,
                **given: typing.Any) -> watch_objects.DedupWatchReply:

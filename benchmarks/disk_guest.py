@@ -18,6 +18,7 @@ import json
 import os
 from pathlib import Path
 import subprocess
+import time
 import uuid
 
 from guests import cache
@@ -44,6 +45,8 @@ _GRANULARITY = 32 << 10
 _SINCE = 'since'
 #: Seconds for a copy of a disk.
 _COPY = 7200
+#: What a load of it writes to: so many granules, again and again.
+_WRITTEN = 16
 
 
 class Guest:
@@ -56,6 +59,7 @@ class Guest:
     :ivar files: layer -> path; the bottom one first
     :ivar targets: layer -> path at the destination
     :ivar source: its QEMU, after prepare()
+    :ivar monitor: socket of a monitor of it, for a load
     """
 
     def __init__(self, binary: Path, number: int, mib: int, layered: bool,
@@ -63,6 +67,7 @@ class Guest:
         self.instance = str(uuid.uuid4())
         self.number = number
         self.directory = directory
+        self.monitor = directory / 'load'
         self._binary = binary
         self._img = qemus.tool(binary, 'qemu-img')
         bottom = disks.make_disk(directory, mib=mib, name='bottom').path
@@ -107,7 +112,10 @@ class Guest:
             append=work.append, disks=(spec.Disk(blockdev=tuple(
                 self._stored(layer) for layer in layers)),),
             channels=(spec.Channel(_CHANNEL, 'uart', 'socket'),),
-            extra_args=('-no-reboot',)), self.directory / 'source')
+            extra_args=(
+                '-no-reboot', '-chardev', 'socket,id=load,server=on,wait=off,'
+                'path=%s' % self.monitor, '-mon',
+                'chardev=load,mode=control')), self.directory / 'source')
         self.destination = direct.DirectGuest(
             spec.GuestSpec(binary=self._binary, memory_mib=32),
             self.directory / 'destination')
@@ -149,6 +157,11 @@ class Guest:
             guest.wait_ready()
             guest.wait_report()
 
+    def places(self) -> list[int]:
+        """Return offsets that a load may write to."""
+        return [self.size - (number + 1) * _GRANULARITY
+                for number in range(_WRITTEN)]
+
     def _io(self, line: str) -> None:
         self.source.qmp('human-monitor-command', **{
             'command-line': 'qemu-io -d /machine/peripheral/disk0/'
@@ -182,6 +195,11 @@ class Guest:
                     return one['count']
         raise RuntimeError('QEMU has lost the record of writes of %s'
                            % self.files[TOP])
+
+    def write_bytes(self) -> int:
+        """Return what its own processors have written since it started."""
+        return sum(device['stats']['wr_bytes'] for device
+                   in self.source.qmp('query-blockstats'))
 
     # To the destination
 
@@ -249,16 +267,16 @@ class Guest:
             raise RuntimeError('a copy of the disk of guest %d failed: %s'
                                % (self.number, done.data['error']))
 
-    def end(self) -> int:
+    def end(self) -> float:
         """Stop the guest, end the mirror with both sides equal.
 
-        :returns: bytes that it has copied, zeros among them
+        :returns: seconds from the stop until the target has everything
         """
+        begun = time.monotonic()
         self.source.pause()
-        (job,) = self.source.qmp('query-block-jobs')
         self.source.qmp('block-job-cancel', device=_JOB)
         self._completed(self._mark)
-        return job['offset']
+        return time.monotonic() - begun
 
     def quit(self) -> None:
         for each in self.source, self.destination:

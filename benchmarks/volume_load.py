@@ -2,8 +2,7 @@
 """I/O on storage while a volume moves, by a process of its own.
 
 A load makes requests one at a time, so many a second at most; what it misses
-it does not catch up with.  Every second request is a write.  So the share of
-its requests that it gets through says how much slower storage has become,
+it does not catch up with.  So the share of its requests that it gets through says how much slower storage has become,
 and not how fast this machine is.
 """
 
@@ -47,21 +46,36 @@ class Load:
         takes (whether to write, a random.Random) and makes one request
     :param size: bytes of a request
     :param rate: requests a second, at most
+    :param writes: every so many requests one is a write
+    :param waits: whether it waits for begin() before it connects; so its
+        process can be forked before there are threads
+    :ivar processor: seconds that its process took, after stop()
     """
 
-    def __init__(self, connect: Callable, size: int, rate: float) -> None:
+    def __init__(self, connect: Callable, size: int, rate: float,
+                 writes: int = 2, waits: bool = False) -> None:
         self._connect = connect
         self._size = size
         self._rate = rate
+        self._writes = writes
         self._requests = _FORK.Value('q', 0)
+        self._took = _FORK.Value('d', 0.0)
+        self._begin = _FORK.Event()
         self._stop = _FORK.Event()
+        self.processor = 0.0
+        if not waits:
+            self.begin()
         self._process = _FORK.Process(target=self._run, daemon=True)
         self._process.start()
 
     def count(self) -> Count:
         with self._requests.get_lock():
             done = self._requests.value
-        return Count(time.monotonic(), done, (done + 1) // 2 * self._size)
+        return Count(time.monotonic(), done,
+                     (done - done // self._writes) * self._size)
+
+    def begin(self) -> None:
+        self._begin.set()
 
     def stop(self) -> None:
         """Wait for the last request.
@@ -69,20 +83,34 @@ class Load:
         :raises RuntimeError: a request has failed
         """
         self._stop.set()
+        self._begin.set()
         self._process.join(_STOP)
+        self.processor = self._took.value
         if self._process.exitcode is None:
             self._process.kill()
         if self._process.exitcode:
             raise RuntimeError('I/O of a load failed after %d requests: see '
                                'the error above' % self.count().requests)
 
+    def kill(self) -> None:
+        """End it, whatever it does."""
+        self._process.kill()
+        self._process.join()
+
     def _run(self) -> None:
         end_with_parent()
+        self._begin.wait()
+        if not self._stop.is_set():
+            self._work()
+        self._took.value = time.process_time()
+
+    def _work(self) -> None:
         chance = random.Random(self._size)
         due = time.monotonic()
         with self._connect() as request:
             while not self._stop.is_set():
-                request(bool(self._requests.value & 1), chance)
+                request(self._requests.value % self._writes
+                        == self._writes - 1, chance)
                 with self._requests.get_lock():
                     self._requests.value += 1
                 now = time.monotonic()

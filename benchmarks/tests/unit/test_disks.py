@@ -22,7 +22,19 @@ class ParseTest(base.TestCase):
         return found.mib, found.link, found.guests, found.repeat
 
     def test_usual(self):
-        self.assertEqual((512, (50, 100), (1, 2), 3), self.values())
+        self.assertEqual((256, (50, 100), None, 2), self.values())
+
+    def cells(self, *words):
+        return [(link, guests, len(variants)) for link, guests, variants
+                in disks.cells(disks.parse(list(words)))]
+
+    def test_cells(self):
+        """Over a slow link only what differs there, unless it is given."""
+        self.assertEqual([(50, 1, 3), (100, 1, 8), (100, 2, 8)],
+                         self.cells())
+        self.assertEqual([(100, 1, 8)], self.cells('--quick'))
+        self.assertEqual([(50, 2, 2)], self.cells(
+            '--link', '50', '--guests', '2', '--variants', 'stock,kept'))
 
     def test_quick(self):
         self.assertEqual((128, (100,), (1,), 1), self.values('--quick'))
@@ -72,6 +84,15 @@ class MainTest(base.TestCase):
         self.assertEqual(20_000_000, self.made[0][5])
         self.assertEqual(8, rows['runs that ended']['value'])
         self.assertEqual('900 or less', rows['duration']['target'])
+
+    def test_publish(self):
+        outcome = disk_moves.Outcome(mirrored=1, total=1.0, identical=True)
+        there = self.temporary_dir()
+        for outcomes, made in ([[RuntimeError('why')], False],
+                               [[outcome], True]):
+            self.run_(outcomes, '--quick', '--variants', 'stock',
+                      '--publish', str(there / 'results'))
+            self.assertEqual(made, (there / 'results/disks.inc').exists())
 
     def test_a_run_that_fails(self):
         """The rows of those before are there."""
