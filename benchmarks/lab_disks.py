@@ -16,11 +16,14 @@ image          it has no image in its cache; Glance has a raw snapshot of
 stock-overlay  strategy off, qcow2 over the image
 overlay        the same with ours: the planner builds it only if enough of
                it is near
+stock-busy     as stock; the guest rewrites its files while it migrates
+busy           as base, with the same load
 
 After each migration every byte of the disk is compared with the source's,
-which is kept for that, and the guest verifies its memory.  Bytes of disks
-are those of the link to the destination without what QEMU has sent of
-memory; manifests are among them.
+which is kept for that, and the guest verifies its memory.  A busy guest goes
+on to write, so it reads all of its files anew and verifies them itself.
+Bytes of disks are those of the link to the destination without what QEMU has
+sent of memory; manifests are among them.
 """
 
 from __future__ import annotations
@@ -51,12 +54,18 @@ from lab.services import nova
 from testkit import results
 
 TARGET = 'lab-disks'
-VARIANTS = ('stock', 'base', 'prepared', 'image', 'stock-overlay', 'overlay')
+VARIANTS = ('stock', 'base', 'prepared', 'image', 'stock-overlay', 'overlay',
+            'stock-busy', 'busy')
+#: Those whose guest writes meanwhile.
+BUSY = ('stock-busy', 'busy')
 #: What each variant is compared with.
 REFERENCES = {'base': 'stock', 'prepared': 'stock', 'image': 'stock',
-              'overlay': 'stock-overlay'}
+              'overlay': 'stock-overlay', 'busy': 'stock-busy'}
 #: Bytes of disks on the link, against stock's, at most.
-SHARE = {'base': 0.7, 'prepared': 0.2, 'image': 0.3, 'overlay': 1.05}
+SHARE = {'base': 0.7, 'prepared': 0.2, 'image': 0.3, 'overlay': 1.05,
+         'busy': 0.7}
+#: Milliseconds that a guest stands still, more than stock's; of medians.
+DOWNTIME = 20
 #: Settings of the lab that are others.
 _SETTINGS: dict[str, dict[str, object]] = {
     'image': {'disks': 'always'}, 'stock-overlay': {'flat': False},
@@ -85,12 +94,19 @@ class Variant:
         return statistics.fmean(
             getattr(one, name) or 0 for one in self.outcomes)
 
+    @property
+    def downtime(self) -> float | None:
+        """The median in ms, None if libvirt has none."""
+        known = [one.downtime_ms for one in self.outcomes
+                 if one.downtime_ms is not None]
+        return statistics.median(known) if known else None
+
 
 @contextlib.contextmanager
 def opened(name: str, progress: steps.Progress) -> Iterator[clouds.Cloud]:
     """Yield a lab; one that was not there is ended afterwards.
 
-    The links of one that was there have the same rate meanwhile.
+    The links of one that was there have their rate again afterwards.
 
     :raises LabError: it is of another profile, or cannot be brought up
     """
@@ -113,18 +129,19 @@ def opened(name: str, progress: steps.Progress) -> Iterator[clouds.Cloud]:
             f'lab {name} is no lab with --profile local --flat; end it with '
             'make lab-down, or give --lab')
     try:
-        for host in cloud.computes:
-            host.link('migration').limit(send=_RATE, receive=_RATE)
         yield cloud
     finally:
         topology.limit(cloud)
 
 
-def run(cloud: clouds.Cloud, variant: str, count: int,
-        progress: steps.Progress) -> Variant:
-    """Migrate one guest count times."""
+def run(cloud: clouds.Cloud, variant: str, count: int, write: int,
+        progress: steps.Progress, found: Variant) -> None:
+    """Migrate one guest count times.
+
+    :param write: KB/s that it writes meanwhile, if the variant is of BUSY
+    :param found: gets what each migration came to
+    """
     compute = client.connect(cloud).compute
-    found = Variant()
     kind = 'dedup' if variant in REFERENCES else 'stock'
     server = instances.boot(cloud, _NAME + variant, kind, instances.Disks())
     try:
@@ -140,7 +157,9 @@ def run(cloud: clouds.Cloud, variant: str, count: int,
                     stack.enter_context(snapshot(cloud, server))
                     _rewrite(cloud, server, *_SINCE)
                     stack.enter_context(empty_cache(cloud, server))
-                outcome = migrations.migrate(cloud, kind, server)
+                outcome = migrations.migrate(
+                    cloud, kind, server,
+                    write=write if variant in BUSY else None)
             found.outcomes.append(outcome)
             progress.say(
                 f'{variant}, {number + 1} of {count}: '
@@ -149,7 +168,6 @@ def run(cloud: clouds.Cloud, variant: str, count: int,
                 f'{(outcome.memory_bytes or 0) / 1e6:.1f} MB')
     finally:
         instances.delete(compute, server)
-    return found
 
 
 def _terminal(cloud: clouds.Cloud, server):
@@ -215,58 +233,95 @@ def prepare(cloud: clouds.Cloud, server) -> tuple[float, int]:
             source.link('migration').carried()[0] - sent)
 
 
-def measure(cloud: clouds.Cloud, variants: tuple[str, ...], count: int,
-            progress: steps.Progress) -> dict[str, Variant]:
-    """Run all variants."""
-    found = {}
+def measure(cloud: clouds.Cloud, given: argparse.Namespace,
+            progress: steps.Progress,
+            found: dict[int, dict[str, Variant]]) -> None:
+    """Run all variants over each link.
+
+    :param found: Mbit/s -> variant; gets what there is, also if it fails
+    """
     usual = cloud.settings
     instances.cache_image(cloud, instances.Disks())
     try:
-        for variant in variants:
-            wanted = dataclasses.replace(usual, **_SETTINGS.get(variant, {}))
-            if wanted != cloud.settings:
-                cloud.settings = wanted
-                nova.restart_computes(cloud)
-            found[variant] = run(cloud, variant, count, progress)
+        for link in given.link:
+            rate = link * settings.MBIT
+            for host in cloud.computes:
+                host.link('migration').limit(send=rate, receive=rate)
+            of_link = found[link] = {}
+            for variant in given.variants:
+                wanted = dataclasses.replace(usual,
+                                             **_SETTINGS.get(variant, {}))
+                if wanted != cloud.settings:
+                    cloud.settings = wanted
+                    nova.restart_computes(cloud)
+                of_link[variant] = Variant()
+                run(cloud, variant, given.count, given.write, progress,
+                    of_link[variant])
     finally:
         if cloud.settings != usual:
             cloud.settings = usual
             nova.restart_computes(cloud)
-    return found
 
 
-def judge(found: dict[str, Variant], rows: results.Results) -> None:
-    """Add the rows."""
+def judge(found: dict[str, Variant], rows: results.Results,
+          link: int = 100) -> None:
+    """Add the rows of a link of so many Mbit/s.
+
+    Those of variants that have not come to a migration are left out.
+    """
+    found = {name: variant for name, variant in found.items()
+             if variant.outcomes}
     for name, variant in found.items():
-        outcomes = variant.outcomes
-        problems = [problem for one in outcomes for problem in one.differing]
-        wrong = sum(one.errors for one in outcomes)
+        _judge(f'{link} Mbit/s, {name}', name, variant,
+               found.get(REFERENCES.get(name, '')), rows)
+
+
+def _judge(title: str, name: str, variant: Variant, stock: Variant | None,
+           rows: results.Results) -> None:
+    """Add the rows of a variant.
+
+    :param stock: what it is compared with, if that was run
+    """
+    outcomes = variant.outcomes
+    problems = [problem for one in outcomes for problem in one.differing]
+    wrong = sum(one.errors for one in outcomes)
+    if name not in BUSY:
         compared = sum(one.compared for one in outcomes)
-        rows.add(f'{name}: bytes of disks that were compared',
+        rows.add(f'{title}: bytes of disks that were compared',
                  '; '.join(problems) or compared / 1e6, 'MB', 'all equal',
                  compared > 0 and not problems)
-        rows.add(f'{name}: wrong pages of memory', wrong, '', '0',
-                 not wrong and all(one.verified for one in outcomes))
-        stock = found.get(REFERENCES.get(name, ''))
-        limit = SHARE.get(name) if stock is not None else None
-        sent = variant.mean('disk_bytes')
-        rows.add(f'{name}: disk on the link', sent / 1e6, 'MB',
-                 'any' if limit is None else f'{limit:g} of stock or less',
-                 stock is None or limit is None
-                 or sent <= limit * stock.mean('disk_bytes'))
-        rows.add(f'{name}: memory on the link',
-                 variant.mean('memory_bytes') / 1e6, 'MB', 'any', True)
-        faster = stock is not None and name != 'image'
-        rows.add(f'{name}: time', variant.mean('seconds'), 's',
-                 'less than stock' if faster else 'any',
-                 stock is None or not faster
-                 or variant.mean('seconds') < stock.mean('seconds'))
-        rows.add(f'{name}: downtime', variant.mean('downtime_ms'), 'ms',
-                 'any', True)
-        for what, value in _building(variant):
-            rows.add(f'{name}: {what}', *value, 'any', True)
-        if name in REFERENCES:
-            _judge_plan(name, variant, rows)
+    rows.add(f'{title}: wrong pages of memory'
+             + (' and of files' if name in BUSY else ''), wrong, '', '0',
+             not wrong and all(one.verified for one in outcomes))
+    limit = SHARE.get(name) if stock is not None else None
+    sent = variant.mean('disk_bytes')
+    rows.add(f'{title}: disk on the link', sent / 1e6, 'MB',
+             'any' if limit is None else f'{limit:g} of stock or less',
+             stock is None or limit is None
+             or sent <= limit * stock.mean('disk_bytes'))
+    rows.add(f'{title}: memory on the link',
+             variant.mean('memory_bytes') / 1e6, 'MB', 'any', True)
+    faster = stock is not None and name != 'image'
+    rows.add(f'{title}: time', variant.mean('seconds'), 's',
+             'less than stock' if faster else 'any',
+             stock is None or not faster
+             or variant.mean('seconds') < stock.mean('seconds'))
+    _judge_downtime(title, variant, stock, rows)
+    for what, value in _building(variant):
+        rows.add(f'{title}: {what}', *value, 'any', True)
+    if name in REFERENCES:
+        _judge_plan(title, name, variant, rows)
+
+
+def _judge_downtime(title: str, variant: Variant, stock: Variant | None,
+                    rows: results.Results) -> None:
+    value = variant.downtime
+    usual = None if stock is None else stock.downtime
+    judged = usual is not None
+    rows.add(f'{title}: downtime, median', 'none' if value is None else value,
+             'ms', f"stock's and {DOWNTIME} or less" if judged else 'any',
+             not judged or (value is not None
+                            and value <= usual + DOWNTIME))
 
 
 def _building(variant: Variant) -> Iterator[tuple[str, tuple[float, str]]]:
@@ -285,21 +340,27 @@ def _building(variant: Variant) -> Iterator[tuple[str, tuple[float, str]]]:
             disk['sources'].get(source, 0) for disk in disks) / 1e6, 'MB')
 
 
-def _judge_plan(name: str, variant: Variant, rows: results.Results) -> None:
+def _judge_plan(title: str, name: str, variant: Variant,
+                rows: results.Results) -> None:
     built = [disk['mirrored'] is not None for one in variant.outcomes
              for disk in one.disks]
     reasons = '; '.join(dict.fromkeys(
         disk['reason'] for one in variant.outcomes for disk in one.disks
         if disk['reason']))
-    if name == 'overlay':
-        rows.add('overlay: built', reasons or f'{sum(built)} of {len(built)}',
-                 'disks', 'any', all(built) or bool(reasons))
-    else:
-        rows.add(f'{name}: built', reasons or f'{sum(built)} of {len(built)}',
-                 'disks', 'all', bool(built) and all(built))
+    may_not = name == 'overlay'
+    rows.add(f'{title}: built', reasons or f'{sum(built)} of {len(built)}',
+             'disks', 'any' if may_not else 'all',
+             (may_not and bool(reasons)) or (bool(built) and all(built)))
 
 
-def main(arguments: list[str] | None = None) -> int:
+def _links(text: str) -> tuple[int, ...]:
+    found = tuple(map(int, text.split(',')))
+    if min(found) < 1:
+        raise ValueError(f'{min(found)} is less than 1')
+    return found
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog=TARGET, description=__doc__.splitlines()[0],
         allow_abbrev=False)
@@ -310,34 +371,64 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument('--variants', default=VARIANTS, metavar='VARIANT,...',
                         type=lambda text: tuple(text.split(',')),
                         help='of ' + ', '.join(VARIANTS))
+    parser.add_argument('--link', type=_links, default=(100,),
+                        metavar='Mbit/s,...', help='rates of the link '
+                        'between the hosts, one after the other '
+                        '(default: 100)')
+    parser.add_argument('--write', type=int, default=400, metavar='KB/s',
+                        help='that the guest of %s rewrites of its files '
+                        'while it migrates (default: %%(default)s)'
+                        % ' and '.join(BUSY))
     parser.add_argument('--lab', default='disks', metavar='NAME',
                         help='lab to use; if there is none it is brought up, '
                              'and ended afterwards (default: %(default)s)')
     given = parser.parse_args(arguments)
     if set(given.variants) - set(VARIANTS):
         parser.error('variants are ' + ', '.join(VARIANTS))
+    if min(given.count, given.write) < 1:
+        parser.error('--count and --write are at least 1')
+    if given.quick:
+        given.count = 1
+    return given
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = parse(arguments)
     typed = ' '.join(sys.argv[1:] if arguments is None else arguments)
     rows = results.Results(
         f'make {TARGET}' + (f' ARGS="{typed}"' if typed else ''))
     progress = steps.Progress()
+    found: dict[int, dict[str, Variant]] = {}
+    problem = 'a fault of the bench, see its traceback'
     try:
         with opened(given.lab, progress) as cloud:
-            found = measure(cloud, given.variants,
-                            1 if given.quick else given.count, progress)
+            measure(cloud, given, progress, found)
+        problem = ''
     except (errors.LabError, GuestError, RuntimeError, OSError,
             *client.ERRORS) as error:
-        print(f'{TARGET}: {error}', file=sys.stderr)
-        return 1
+        problem = f'{type(error).__name__}: {error}'
     except KeyboardInterrupt:
-        print(f'{TARGET}: interrupted', file=sys.stderr)
-        return 130
-    judge(found, rows)
+        problem = 'interrupted'
+    finally:
+        # Hours of migrations are not lost with the last one.
+        _report(found, problem, rows)
+    if problem:
+        print(f'{TARGET}: {problem}', file=sys.stderr)
+    return 130 if problem == 'interrupted' else rows.status()
+
+
+def _report(found: dict[int, dict[str, Variant]], problem: str,
+            rows: results.Results) -> None:
+    """Write the report and print the tables."""
+    outcomes = [one for of_link in found.values()
+                for variant in of_link.values() for one in variant.outcomes]
+    rows.add('migrations that ended', problem or len(outcomes), '', 'all',
+             not problem)
+    for link, of_link in found.items():
+        judge(of_link, rows, link)
     path = settings.TOP / 'build' / TARGET / 'report.json'
     rows.write(path)
-    outcomes = [one for variant in found.values()
-                for one in variant.outcomes]
     print(f'\n{disk_table.show(outcomes)}\n\n{rows.text()}\n\nIn {path}.')
-    return rows.status()
 
 
 if __name__ == '__main__':

@@ -2,8 +2,8 @@
 """I/O on storage while a volume moves, by a process of its own.
 
 A load makes requests one at a time, so many a second at most; what it misses
-it does not catch up with.  So the share of its requests that it gets through says how much slower storage has become,
-and not how fast this machine is.
+it does not catch up with.  So the share of its requests that it gets through
+says how much slower storage has become, and not how fast this machine is.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
+import dataclasses
 import importlib.util
+import json
 import unittest
 from unittest import mock
 
@@ -28,16 +31,50 @@ class JudgeTest(base.TestCase):
 
     def wrong(self, **found):
         rows = results.Results('x')
-        lab_disks.judge({'stock': variant(mirrored=False),
-                         'stock-overlay': variant(600, mirrored=False),
-                         **found}, rows)
-        return [row.name for row in rows.rows if not row.ok]
+        lab_disks.judge({
+            'stock': variant(mirrored=False),
+            'stock-overlay': variant(600, mirrored=False),
+            'stock-busy': variant(mirrored=False, compared=0),
+            **found}, rows)
+        return [row.name.removeprefix('100 Mbit/s, ')
+                for row in rows.rows if not row.ok]
 
     def test_right(self):
         self.assertEqual([], self.wrong(
             base=variant(100, 30.0), prepared=variant(10, 20.0),
             image=variant(20, 90.0),
-            overlay=variant(500, 50.0, mirrored=None)))
+            overlay=variant(500, 50.0, mirrored=None),
+            busy=variant(100, 30.0, compared=0)))
+
+    def test_a_busy_guest_verifies_its_files(self):
+        found = variant(100, 30.0, compared=0)
+        found.outcomes[0] = dataclasses.replace(found.outcomes[0], errors=1)
+        self.assertEqual(['busy: wrong pages of memory and of files'],
+                         self.wrong(busy=found))
+
+    def test_downtime(self):
+        """Of the medians."""
+        def moved(*times, seconds=1.0):
+            found = variant(seconds, seconds)
+            found.outcomes = [dataclasses.replace(
+                found.outcomes[0], downtime_ms=time) for time in times]
+            return found
+
+        stock = moved(100, 110, 900, seconds=60.0)
+        self.assertEqual([], self.wrong(
+            stock=stock, base=moved(130, 5, 999)))
+        self.assertEqual(['base: downtime, median'], self.wrong(
+            stock=stock, base=moved(131, 131, 5)))
+        self.assertEqual(['base: downtime, median'], self.wrong(
+            stock=stock, base=moved(None)))
+        self.assertEqual([], self.wrong(
+            stock=moved(None, seconds=60.0), base=moved(None)))
+
+    def test_a_variant_without_a_migration(self):
+        """It has no rows, and nothing is compared with it."""
+        self.assertEqual([], self.wrong(
+            stock=lab_disks.Variant(), base=variant(9999, 9999.0)))
+        self.assertEqual([], self.wrong(base=lab_disks.Variant()))
 
     def test_too_many_bytes_and_too_slow(self):
         self.assertEqual(['base: disk on the link', 'base: time'],
@@ -66,12 +103,98 @@ class JudgeTest(base.TestCase):
         rows = results.Results('x')
         found = variant(1, 1.0)
         found.prepared = [(4.0, 2_000_000), (6.0, 4_000_000)]
-        lab_disks.judge({'prepared': found}, rows)
+        lab_disks.judge({'prepared': found}, rows, 50)
         values = {row.name: row.value for row in rows.rows}
         self.assertEqual((5.0, 3.0, 7.0), (
-            values['prepared: preparing'],
-            values['prepared: preparing, on the link'],
-            values['prepared: from local']))
+            values['50 Mbit/s, prepared: preparing'],
+            values['50 Mbit/s, prepared: preparing, on the link'],
+            values['50 Mbit/s, prepared: from local']))
+
+
+class MainTest(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.top = self.temporary_dir()
+        self.cloud = mock.Mock(settings=lab_disks.settings.Settings('local'))
+        self.links = []
+        self.cloud.computes = [mock.Mock()]
+        self.cloud.computes[0].link.return_value.limit = (
+            lambda send, receive: self.links.append((send, receive)))
+        for where, name, value in (
+                (lab_disks.settings, 'TOP', self.top),
+                (lab_disks, 'opened',
+                 lambda *how: contextlib.nullcontext(self.cloud)),
+                (lab_disks.nova, 'restart_computes', mock.Mock()),
+                (lab_disks.instances, 'cache_image', mock.Mock())):
+            self.useFixture(fixtures.MockPatchObject(where, name, value))
+        self.useFixture(fixtures.MockPatch('builtins.print'))
+
+    def run_(self, run, *words):
+        """Return the exit status and the rows."""
+        with mock.patch.object(lab_disks, 'run', run):
+            status = lab_disks.main(list(words))
+        return status, self.rows()
+
+    def rows(self):
+        report = json.loads(
+            (self.top / 'build/lab-disks/report.json').read_text())
+        return {row['name']: row for row in report['rows']}
+
+    def test_links_one_after_the_other(self):
+        seen = []
+
+        def run(cloud, name, count, write, progress, found):
+            seen.append((len(self.links), name, count, write))
+            found.outcomes.extend(variant(mirrored=False).outcomes)
+
+        status, rows = self.run_(
+            run, '--link', '50,100', '--variants', 'stock,stock-busy',
+            '--write', '300', '--quick')
+        self.assertEqual(0, status)
+        self.assertEqual([(1, 'stock', 1, 300), (1, 'stock-busy', 1, 300),
+                          (2, 'stock', 1, 300), (2, 'stock-busy', 1, 300)],
+                         seen)
+        self.assertEqual([(6_250_000, 6_250_000),
+                          (12_500_000, 12_500_000)], self.links)
+        self.assertEqual(4, rows['migrations that ended']['value'])
+        self.assertIn('50 Mbit/s, stock: time', rows)
+        self.assertIn('100 Mbit/s, stock-busy: time', rows)
+
+    def failing(self, error):
+        """Return a run whose second variant fails after a migration."""
+        def run(cloud, name, count, write, progress, found):
+            found.outcomes.extend(variant(mirrored=False).outcomes)
+            if name == 'base':
+                raise error
+
+        return run
+
+    def test_a_migration_that_fails(self):
+        """All that there is by then is in the report."""
+        for error, status, problem in (
+                (lab_disks.errors.LabError('why'), 1, 'LabError: why'),
+                (RuntimeError('why'), 1, 'RuntimeError: why'),
+                (KeyboardInterrupt(), 130, 'interrupted')):
+            found, rows = self.run_(self.failing(error))
+            self.assertEqual(status, found)
+            self.assertEqual((problem, False), (
+                rows['migrations that ended']['value'],
+                rows['migrations that ended']['ok']))
+            self.assertIn('100 Mbit/s, stock: time', rows)
+            self.assertIn('100 Mbit/s, base: time', rows)
+            self.assertNotIn('100 Mbit/s, prepared: time', rows)
+
+    def test_a_fault_of_the_bench(self):
+        self.assertRaises(KeyError, self.run_, self.failing(KeyError('x')))
+        self.assertIn('100 Mbit/s, stock: time', self.rows())
+        self.assertFalse(self.rows()['migrations that ended']['ok'])
+
+    def test_malformed(self):
+        for words in (['--variants', 'x'], ['--link', '0'], ['--link', 'x'],
+                      ['--count', '0'], ['--write', '0']):
+            with mock.patch('sys.stderr'):
+                self.assertRaises(SystemExit, lab_disks.parse, words)
 
 
 class ImageTest(base.TestCase):
@@ -114,8 +237,9 @@ class ImageTest(base.TestCase):
                 (lab_disks.migrations, 'migrate', self.migrate)):
             self.useFixture(fixtures.MockPatchObject(where, name, value))
 
-    def migrate(self, cloud, kind, server):
-        self.done.append('migrate')
+    def migrate(self, cloud, kind, server, write=None):
+        self.done.append('migrate' if write is None
+                         else 'migrate, %s %d' % (kind, write))
         self.cached = self.count()
         return variant().outcomes[0]
 
@@ -123,8 +247,20 @@ class ImageTest(base.TestCase):
         return [len(list((host.directory / lab_disks._CACHE).iterdir()))
                 for host in self.cloud.computes]
 
+    def run_(self, name):
+        found = lab_disks.Variant()
+        lab_disks.run(self.cloud, name, 1, 400, mock.Mock(), found)
+        return found
+
+    def test_busy(self):
+        self.run_('busy')
+        self.run_('stock-busy')
+        self.assertEqual(['rewrite', 'migrate, dedup 400',
+                          'rewrite', 'migrate, stock 400'], self.done)
+
     def test_order(self):
-        lab_disks.run(self.cloud, 'image', 1, mock.Mock())
+        found = self.run_('image')
+        self.assertEqual(1, len(found.outcomes))
         self.assertEqual(['rewrite', 'snapshot', 'rewrite', 'migrate',
                           'delete'], self.done)
         self.assertEqual([1, 0], self.cached)
@@ -140,14 +276,14 @@ class ImageTest(base.TestCase):
                 mock.patch.object(lab_disks, 'run', lambda cloud, *how:
                                   seen.append((cloud.settings.disks,
                                                cloud.settings.flat))):
-            lab_disks.measure(self.cloud, ('base', 'image', 'overlay'), 1,
-                              mock.Mock())
+            lab_disks.measure(self.cloud, lab_disks.parse(
+                ['--variants', 'base,image,overlay']), mock.Mock(), {})
         self.assertEqual([('auto', True), ('always', True),
                           ('auto', False)], seen)
         self.assertEqual(usual, self.cloud.settings)
         self.assertEqual(3, start.call_count)
 
     def test_others_keep_their_caches(self):
-        lab_disks.run(self.cloud, 'base', 1, mock.Mock())
+        self.run_('base')
         self.assertEqual(['rewrite', 'migrate'], self.done)
         self.assertEqual([1, 1], self.cached)
