@@ -183,7 +183,15 @@ class Journal:
     def _write(self, data: bytes, offset: int) -> None:
         view = memoryview(data)
         while view:
-            written = os.pwrite(self._fd, view, offset)
+            try:
+                written = os.pwrite(self._fd, view, offset)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                free = os.fstatvfs(self._fd)
+                raise errors.NoSpace(
+                    path=self.path, reserve=0,
+                    free=free.f_bavail * free.f_frsize) from error
             view, offset = view[written:], offset + written
 
     def close(self) -> None:

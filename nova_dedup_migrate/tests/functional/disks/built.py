@@ -3,6 +3,7 @@
 
 import contextlib
 import importlib.util
+import os
 import threading
 import unittest
 from unittest import mock
@@ -133,10 +134,13 @@ class BuiltCase(case.SeedCase):
         self.index.add(str(path), 'p1', found.stat, found.digests,
                        found.numbers)
 
-    def flat(self):
-        """A raw disk and a target that nobody has opened."""
+    def flat(self, directory=''):
+        """A raw disk and a target that nobody has opened.
+
+        :param directory: of the target, if it is another
+        """
         source = self.raw('source.img', self.random())
-        target = self.raw('target.img')
+        target = self.raw(os.path.join(directory, 'target.img'))
         self.image = disk_objects.DedupImageFile(path=str(target),
                                                  format='raw')
         self.rig_ = rig.Rig(self, self.binary, spec.Disk(path=source),
