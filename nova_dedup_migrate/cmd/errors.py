@@ -38,3 +38,7 @@ class EstimateFailed(CommandError):
 
 class PreparationFailed(CommandError):
     template = 'instance {server} is not prepared: {reason}'
+
+
+class AbortFailed(CommandError):
+    template = 'the move of volume {volume} is not aborted: {reason}'

@@ -39,6 +39,7 @@ COMMANDS: dict[str, Any] = {
     'report show': report.ShowReport,
     'serve': serve.Serve,
     'similarity': similarity.Similarity,
+    'swap abort': swaps.AbortSwap,
     'swap list': swaps.ListSwaps,
 }
 if replica is not None:

@@ -141,7 +141,7 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
 
     def swap_volume(self, context, old_connection_info, new_connection_info,
                     instance, mountpoint, resize_to):
-        """Note what is swapped, for _swap_volume."""
+        """Write what is swapped before anything else is done."""
         swap = super().swap_volume
         if not self.dedup.enabled:
             return swap(context, old_connection_info, new_connection_info,
@@ -152,11 +152,14 @@ class DedupMigrateLibvirtDriver(driver.LibvirtDriver):
                         instance, mountpoint, resize_to)
 
     def _swap_volume(self, guest, disk_dev, conf, *args, **kwargs):
-        """Fill the new volume from a backup before Nova copies."""
+        """Fill the new volume from a backup before Nova copies.
+
+        Nova gets a guest that keeps the record of the swap.
+        """
         swap = super()._swap_volume
         if not self.dedup.enabled:
             return swap(guest, disk_dev, conf, *args, **kwargs)
-        with self.volumes.filling(guest, disk_dev, conf):
+        with self.volumes.filling(guest, disk_dev, conf) as guest:
             return swap(guest, disk_dev, conf, *args, **kwargs)
 
     # What needs QEMU's disks for itself, or its only NBD server

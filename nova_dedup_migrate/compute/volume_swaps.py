@@ -4,7 +4,9 @@
 Nova's ``_swap_volume`` copies all of the old volume into the new one.
 Before it begins, the new one is filled from a backup (swaps.fill), and
 the copy then skips what is proven.  If anything fails before that, Nova
-copies all; the log has the reason.
+copies all; the log has the reason.  A swap has a record from its first
+moment on (swaps.running); one that was interrupted is settled from it
+(swap_recovery).
 
 A thread has QEMU record writes to the volumes of this host's instances, and
 reads them (swaps.reading).  It lets go of an instance that is swapped,
@@ -18,6 +20,7 @@ from collections.abc import Iterator
 import contextlib
 import dataclasses
 import functools
+import math
 import os
 import shutil
 import threading
@@ -39,6 +42,7 @@ from nova_dedup_migrate.backups import reader
 from nova_dedup_migrate.compute import guests
 from nova_dedup_migrate.compute import near_blocks
 from nova_dedup_migrate.compute import swap_recovery
+from nova_dedup_migrate.compute import swapped_guest
 from nova_dedup_migrate.conf import agent as agent_options
 from nova_dedup_migrate.conf import dedup_migrate as options
 from nova_dedup_migrate.conf import paths
@@ -53,6 +57,7 @@ from nova_dedup_migrate.swaps import fill
 from nova_dedup_migrate.swaps import fingerprints
 from nova_dedup_migrate.swaps import operations
 from nova_dedup_migrate.swaps import reading
+from nova_dedup_migrate.swaps import running
 from nova_dedup_migrate.swaps import turns
 from nova_dedup_migrate.swaps import watches
 
@@ -65,21 +70,25 @@ _PATIENCE = 30.0
 _Used = Callable[[], watching.DiskWatch | None]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class _Swap:
-    """What Nova was called with.
+    """A swap that Nova has called for.
 
+    :ivar record: None if there is none: Nova copies all
     :ivar unread: whether nobody reads the disks of the instance
     """
 
     instance: objects.Instance
     old_volume: str
-    new_volume: str
-    unread: bool
+    record: running.RunningSwap | None
+    unread: bool = False
 
 
 class VolumeSwaps:
-    """What the driver calls; nothing here fails a swap of Nova's.
+    """What the driver calls.
+
+    A swap of Nova's fails here for two reasons: an administrator has
+    requested it, or it could not be settled afterwards.
 
     :param driver: the DedupMigrateLibvirtDriver
     """
@@ -94,6 +103,7 @@ class VolumeSwaps:
         self._stopped = threading.Event()
         self._turns = turns.Turns()
         self._api: backups_api.BackupAssistAPI | None = None
+        self._interrupted: swap_recovery.Interrupted | None = None
 
     @property
     def enabled(self) -> bool:
@@ -116,36 +126,40 @@ class VolumeSwaps:
     def start(self) -> None:
         """Settle swaps that were interrupted; record writes from now on."""
         if CONF.dedup_migrate.enabled:
-            threading.Thread(target=self._work, name='dedup-volumes',
-                             daemon=True).start()
+            # Before Nova begins another one.
+            interrupted = self._find_interrupted()
+            threading.Thread(target=self._work, args=(interrupted,),
+                             name='dedup-volumes', daemon=True).start()
 
     def stop(self) -> None:
         self._stopped.set()
 
-    def _work(self) -> None:
-        found = list(self._operations.unfinished())
-        for one in found:
-            try:
-                swap_recovery.settle(self._driver, one)
-                self._forget(one)
-                self._operations.end(one, 'settled after a restart of '
-                                     'nova-compute')
-            except Exception:
-                LOG.exception('The swap of volume %s of instance %s was '
-                              'interrupted and is not settled. It is tried '
-                              'again when nova-compute starts; see "Volumes '
-                              'that move" in the administrator guide',
-                              one.old_volume, one.instance)
+    def _find_interrupted(self) -> swap_recovery.Interrupted:
+        found = swap_recovery.Interrupted(self._driver, self._operations,
+                                          self._forget)
+        self._interrupted = found
+        return found
+
+    def _work(self, interrupted: swap_recovery.Interrupted) -> None:
+        """Settle, record and read, until the service stops."""
+        interrupted.work()
         reader = reading.Reader(self._records, self._turns, self._readable,
                                 _rate, self._stopped)
-        interval = CONF.dedup_migrate.volume_watch_interval
+        interval = CONF.dedup_migrate.volume_watch_interval or math.inf
         due = time.monotonic() + interval
-        while not self._stopped.wait(
-                max(0.0, due - time.monotonic()) if interval else None):
+        while True:
+            settles = interrupted.due < due
+            first = min(interrupted.due, due)
+            if self._stopped.wait(None if first == math.inf else max(
+                    0.0, first - time.monotonic())):
+                return
+            if settles:
+                interrupted.work()
+                continue
             due = time.monotonic() + interval
             if self.enabled and _rate():
                 self.watch_all()
-                reader.work(due)
+                reader.work(min(interrupted.due, due))
 
     def _forget(self, swap: operations.Swap) -> None:
         """Have QEMU forget the watch that an interrupted fill has claimed.
@@ -264,90 +278,129 @@ class VolumeSwaps:
                         reason='volume %s of the instance moves to another '
                         'backend. Wait until it is in use again'
                         % swap.old_volume)
+        if self._interrupted is not None:
+            left = self._interrupted.of(instance.uuid)
+            if left is not None:
+                raise exception.MigrationPreCheckError(
+                    reason='the move of volume %s of the instance was '
+                    'interrupted and is not settled yet; see the log of '
+                    'nova-compute' % left.old_volume)
 
     @contextlib.contextmanager
     def swapping(self, instance: objects.Instance, mountpoint: str,
                  old: dict, new: dict) -> Iterator[None]:
-        """Note a swap while it is under way.
+        """Note a swap while it is under way, before it does anything.
 
         :param old, new: connection_info of the volumes
         """
         disk = mountpoint.rpartition('/')[2]
         key = (instance.uuid, disk)
-        with self.unread(instance) as gone:
-            with self._guard:
-                self._swaps[key] = _Swap(
-                    instance, str(old.get('serial') or ''),
-                    str(new.get('serial') or ''), gone)
-            try:
+        old_volume = str(old.get('serial') or '')
+        swap = _Swap(instance, old_volume, self._begin(operations.Swap(
+            instance.uuid, disk, old_volume, str(new.get('serial') or ''),
+            '')))
+        with self._guard:
+            self._swaps[key] = swap
+        try:
+            with self.unread(instance) as swap.unread:
                 yield
-            finally:
-                with self._guard:
-                    self._swaps.pop(key, None)
+        except BaseException as error:
+            if swap.record is not None and swap.record.swap.under_way:
+                swap.record.over('failed: %s' % error)
+            raise
+        finally:
+            with self._guard:
+                self._swaps.pop(key, None)
+
+    def _begin(self, swap: operations.Swap) -> running.RunningSwap | None:
+        if not swap.old_volume or not swap.new_volume:
+            return None
+        try:
+            return running.RunningSwap(self._operations, swap)
+        except OSError as error:
+            LOG.error('The move of volume %s of instance %s has no record: '
+                      '%s. Nova copies the volume; if nova-compute ends '
+                      'meanwhile, nothing settles that', swap.old_volume,
+                      swap.instance, error)
+            return None
 
     @contextlib.contextmanager
     def filling(self, guest: typing.Any, disk: str, conf: typing.Any
-                ) -> Iterator[None]:
+                ) -> Iterator[typing.Any]:
         """Fill the new volume; the block is Nova's copy.
 
         :param guest: nova.virt.libvirt.guest.Guest
         :param conf: LibvirtConfigGuestDisk of the new volume
+        :returns: the Guest for Nova
+        :raises VolumeRebaseFailed: an administrator has requested it, or
+            the record cannot be written
         """
         swap = self._swaps.get((guest.uuid, disk))
-        if swap is None or not swap.old_volume or not swap.new_volume:
-            yield
+        record = swap.record if swap is not None else None
+        if swap is None or record is None:
+            yield guest
             return
-        operation = operations.Swap(
-            swap.instance.uuid, disk, swap.old_volume, swap.new_volume,
-            conf.source_path or '', began=time.time())
         with contextlib.ExitStack() as stack:
-            filled, outcome, used = None, 'copied by Nova', None
             try:
-                self._operations.begin(operation)
-                if self.enabled:
-                    filled, used = self._fill(stack, swap, guest, disk, conf)
-                    LOG.info('Volume %s of instance %s: %d of %d bytes were '
-                             'filled from a backup in %.1f s; the rest is '
-                             'copied: %d differ from the backup, %d have not '
-                             'been read since they were written',
-                             swap.old_volume, swap.instance.uuid,
-                             filled.proven, filled.size, filled.seconds,
-                             filled.different, filled.unknown)
-            except base_errors.DedupMigrateError as error:
-                outcome = 'copied by Nova: %s' % error
-                LOG.info('Volume %s of instance %s is copied in full: %s',
-                         swap.old_volume, swap.instance.uuid, error)
-            except Exception as error:
-                outcome = 'copied by Nova: %s' % error
-                LOG.exception('Volume %s of instance %s is copied in full',
-                              swap.old_volume, swap.instance.uuid)
-            try:
-                yield
-            except BaseException as error:
-                filled, outcome = None, 'failed: %s' % error
-                raise
-            finally:
-                self._note(dataclasses.replace(
-                    operation, outcome=outcome,
-                    seconds=time.time() - operation.began), filled, used)
+                record.check()
+                record.enter(operations.FILLING, path=conf.source_path or '')
+                filled, used, outcome = self._try_to_fill(
+                    stack, swap, record, guest, disk, conf)
+                record.check()
+            except (errors.Aborted, OSError) as error:
+                raise exception.VolumeRebaseFailed(
+                    reason=str(error)) from error
+            yield swapped_guest.SwappedGuest(guest, record)
+            self._note(record, filled, used, outcome)
 
-    def _note(self, operation: operations.Swap, filled: fill.Filled | None,
-              used: _Used | None) -> None:
+    def _try_to_fill(self, stack: contextlib.ExitStack, swap: _Swap,
+                     record: running.RunningSwap, guest: typing.Any,
+                     disk: str, conf: typing.Any
+                     ) -> tuple[fill.Filled | None, _Used | None, str]:
+        """Return what was filled, what reads the watch, and an outcome.
+
+        :raises Aborted:
+        """
+        outcome = 'copied by Nova'
+        if not self.enabled:
+            return None, None, outcome
+        try:
+            filled, used = self._fill(stack, swap, record, guest, disk, conf)
+        except errors.Aborted:
+            raise
+        except Exception as error:
+            expected = isinstance(error, base_errors.DedupMigrateError)
+            LOG.log(logging.INFO if expected else logging.ERROR,
+                    'Volume %s of instance %s is copied in full: %s',
+                    swap.old_volume, swap.instance.uuid, error,
+                    exc_info=not expected)
+            return None, None, '%s: %s' % (outcome, error)
+        LOG.info('Volume %s of instance %s: %d of %d bytes were filled from '
+                 'a backup in %.1f s; the rest is copied: %d differ from the '
+                 'backup, %d have not been read since they were written',
+                 swap.old_volume, swap.instance.uuid, filled.proven,
+                 filled.size, filled.seconds, filled.different,
+                 filled.unknown)
+        return filled, used, outcome
+
+    @staticmethod
+    def _note(record: running.RunningSwap, filled: fill.Filled | None,
+              used: _Used | None, outcome: str) -> None:
         """Write what became of the driver's part of a swap."""
+        found: dict[str, typing.Any] = {'sources': {}}
         if filled is not None and used is not None:
             watch = None
             with contextlib.suppress(base_errors.DedupMigrateError):
                 watch = used()
-            operation = _described(operation, filled, watch)
-            LOG.info('Volume %s of instance %s has moved in %.1f s: %s',
-                     operation.old_volume, operation.instance,
-                     operation.seconds, operation.outcome)
-        with contextlib.suppress(OSError):
-            self._operations.note(operation)
+            found, outcome = _described(filled, watch)
+        record.over(outcome, phase=operations.PIVOTED, **found)
+        LOG.info('Volume %s of instance %s has moved in %.1f s: %s',
+                 record.swap.old_volume, record.swap.instance,
+                 record.swap.seconds, outcome)
 
     def _fill(self, stack: contextlib.ExitStack, swap: _Swap,
-              nova_guest: typing.Any, disk: str, conf: typing.Any
-              ) -> tuple[fill.Filled, _Used]:
+              running_swap: running.RunningSwap, nova_guest: typing.Any,
+              disk: str, conf: typing.Any) -> tuple[fill.Filled, _Used]:
         """Return what was filled, and what reads the watch afterwards."""
         if conf.source_type not in ('file', 'block') or not conf.source_path:
             raise errors.NotFillable(
@@ -391,9 +444,10 @@ class VolumeSwaps:
                 journal, rebuild.Limits(
                     seconds=CONF.dedup_migrate.volume_fill_time, reserve=0),
                 _emulator(nova_guest), near_blocks.sources(
-                    CONF, self._agents, swap.instance, swap.new_volume)
-            ), functools.partial(
-                    _watch_of, guest, record.token)
+                    CONF, self._agents, swap.instance,
+                    running_swap.swap.new_volume),
+                progress=running_swap.see_fill
+            ), functools.partial(_watch_of, guest, record.token)
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(journal)
@@ -423,27 +477,27 @@ def _watch_of(guest: hypervisor.Guest, token: str
                  if watch.token == token), None)
 
 
-def _described(operation: operations.Swap, filled: fill.Filled,
-               watch: watching.DiskWatch | None) -> operations.Swap:
-    """Return a swap that is over with where its bytes came from.
+def _described(filled: fill.Filled, watch: watching.DiskWatch | None
+               ) -> tuple[dict[str, typing.Any], str]:
+    """Return where the bytes came from, as fields of a Swap, and outcome.
 
     :param watch: that the mirror should have used
     """
     if watch is None or watch.state != watching.USED or watch.reason:
         # What was filled was copied once more.
-        return dataclasses.replace(
-            operation, size=filled.size, sources={'volume': filled.size},
-            outcome='copied by Nova: %s' % (
+        return {'size': filled.size, 'sources': {'volume': filled.size}}, (
+            'copied by Nova: %s' % (
                 watch and watch.reason or 'the copy began without what was '
                 'filled'))
     zero = min(filled.zero, filled.size - watch.dirty)
     agents = min(filled.agents, filled.size - watch.dirty - zero)
-    return dataclasses.replace(
-        operation, size=filled.size, different=filled.different,
-        unknown=filled.unknown,
-        sources={'backup': filled.size - watch.dirty - zero - agents,
-                 'agents': agents, 'zero': zero, 'volume': watch.dirty},
-        outcome='%d of %d bytes were filled from a backup' % (
+    return {
+        'size': filled.size, 'different': filled.different,
+        'unknown': filled.unknown,
+        'sources': {'backup': filled.size - watch.dirty - zero - agents,
+                    'agents': agents, 'zero': zero,
+                    'volume': watch.dirty}}, (
+        '%d of %d bytes were filled from a backup' % (
             filled.size - watch.dirty, filled.size))
 
 

@@ -140,7 +140,8 @@ class Rebuild:
     :param disk: what is built
     :param sources: are closed at the end
     :param limits: of the run
-    :param progress: called with a Progress now and then
+    :param progress: called with a Progress each half second, and when
+        something was done; run() ends with what it raises
     :param on_filled: called with the journal when all has been filled
     :param reuse: whether to read the target before a source, because it
         may have the content already
@@ -315,8 +316,8 @@ class Rebuild:
             self._check(target)
             for future in done:
                 self._done += future.result()
+            self._tell(target)
             if done:
-                self._tell(target)
                 return left
 
     def _check(self, target: targets.Target) -> None:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of filling volumes; Nova's own swap then copies all."""
+"""Errors of volumes that are swapped.
+
+After a SwapError Nova's own swap copies all.
+"""
 
 from nova_dedup_migrate import errors
 
@@ -14,3 +17,20 @@ class NotFillable(SwapError):
 
 class NotKept(SwapError):
     """The file of what has been read of a volume is not to be trusted."""
+
+
+class Aborted(errors.DedupMigrateError):
+    """An administrator has requested that the swap end."""
+
+    template = ('the move of volume {volume} was aborted by an '
+                'administrator; the instance keeps its volume')
+
+
+class NotSettled(errors.DedupMigrateError):
+    """An interrupted swap cannot be settled now."""
+
+    template = '{reason}'
+
+
+class LeftToOperator(NotSettled):
+    """An interrupted swap cannot be settled by a program."""

@@ -84,7 +84,9 @@ def fill(guest: hypervisor.Guest, watch: watching.DiskWatch,
          source: backup_source.BackupSource, image: writer.Image,
          journal: str, limits: rebuild.Limits | None = None,
          program: str = 'qemu-system-x86_64',
-         others: Sequence[base.Source] = ()) -> Filled:
+         others: Sequence[base.Source] = (),
+         progress: Callable[[rebuild.Progress], None] | None = None
+         ) -> Filled:
     """Fill an image and arm the disk for the mirror into it.
 
     :param watch: of the disk; nobody else clears any of it
@@ -94,6 +96,8 @@ def fill(guest: hypervisor.Guest, watch: watching.DiskWatch,
     :param journal: path for rebuild's journal, which is made
     :param program: path of a QEMU
     :param others: that may have some of the backup's blocks, too; closed
+    :param progress: as rebuild.Rebuild has it; what it raises ends the fill,
+        and nothing is armed
     :raises SwapError: nothing is armed
     :raises StorageError: likewise
     :raises HypervisorError: likewise
@@ -118,7 +122,7 @@ def fill(guest: hypervisor.Guest, watch: watching.DiskWatch,
         rebuild.Disk(image, watch.size, journal,
                      hashlib.sha256(watch.token.encode()).digest(),
                      watch.granularity),
-        [source, *others], limits, program=program,
+        [source, *others], limits, progress, program=program,
         opener=volume_writer.VolumeWriter)
     built = build.run(begin)
     built.identity.check(image.path)

@@ -51,8 +51,10 @@ USED = {
     'nova/virt/libvirt/guest.py': {'Guest': (
         'get_job_info', 'abort_job', 'pause', 'resume', 'poweroff',
         'delete_configuration', 'get_power_state', '_domain',
-        'get_block_device', 'get_xml_desc', 'has_persistent_configuration'),
-        'BlockDevice': ('abort_job',)},
+        'get_block_device', 'get_xml_desc', 'has_persistent_configuration',
+        'is_active'),
+        'BlockDevice': ('abort_job', 'copy', 'get_job_info',
+                        'is_job_complete')},
     'nova/virt/libvirt/migration.py': {'': ('downtime_steps',)},
     'nova/virt/libvirt/utils.py': {
         '': ('get_instance_path_at_destination',)},

@@ -415,7 +415,7 @@ class SwapVolumeTest(DriverCase):
         @contextlib.contextmanager
         def noted(name, *args):
             events.append((name, 'begins', *args))
-            yield
+            yield 'guest for nova'
             events.append((name, 'ends'))
 
         self.driver.volumes.swapping.side_effect = (
@@ -424,14 +424,14 @@ class SwapVolumeTest(DriverCase):
             lambda *args: noted('fill', *args))
         self.nova('swap_volume',
                   side_effect=lambda *args: events.append('nova swaps'))
-        self.nova('_swap_volume',
-                  side_effect=lambda *args: events.append('nova copies'))
+        self.nova('_swap_volume', side_effect=lambda _, guest, *args:
+                  events.append(('nova copies', guest)))
         self.swap()
         self.assertEqual([
             ('swap', 'begins', self.instance, '/dev/vdb', 'old', 'new'),
             'nova swaps', ('swap', 'ends'),
-            ('fill', 'begins', 'guest', 'vdb', 'conf'), 'nova copies',
-            ('fill', 'ends')], events)
+            ('fill', 'begins', 'guest', 'vdb', 'conf'),
+            ('nova copies', 'guest for nova'), ('fill', 'ends')], events)
 
     def test_disabled(self):
         self.driver.dedup.enabled = False

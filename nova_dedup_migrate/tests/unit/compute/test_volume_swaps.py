@@ -19,6 +19,7 @@ from nova_dedup_migrate.compute import guests
 from nova_dedup_migrate.compute import swap_recovery
 from nova_dedup_migrate.compute import volume_swaps
 from nova_dedup_migrate.hypervisor import watching
+from nova_dedup_migrate.storage import rebuild
 from nova_dedup_migrate.swaps import errors
 from nova_dedup_migrate.swaps import fill
 from nova_dedup_migrate.swaps import fingerprints
@@ -82,6 +83,10 @@ class VolumeSwapsCase(base.TestCase):
         patch = mock.patch.object(owner, name, autospec=True, **kwargs)
         self.addCleanup(patch.stop)
         return patch.start()
+
+    def work(self):
+        """Do what nova-compute does when it starts, until it stops."""
+        self.swaps._work(self.swaps._find_interrupted())
 
     @property
     def records(self):
@@ -215,7 +220,7 @@ class WatchTest(VolumeSwapsCase):
             return len(waits) == 4
 
         with mock.patch.object(self.swaps._stopped, 'wait', wait):
-            self.swaps._work()
+            self.work()
         self.assertEqual(2, work.call_count)
         self.assertEqual(2, self.swaps.watch_all.call_count)
         self.assertGreater(work.call_args[0][1], time.monotonic() + 200)
@@ -281,7 +286,7 @@ class FillingTest(VolumeSwapsCase):
                 agents=1 << 15))
         self.record = self.begin()
 
-    def used(self, *_):
+    def used(self, *_, **__):
         """The mirror will have used the watch."""
         self.end_as(watching.USED, dirty=1 << 19)
         return mock.DEFAULT
@@ -290,16 +295,25 @@ class FillingTest(VolumeSwapsCase):
         self.guest.watches = [dataclasses.replace(
             self.guest.watches[0], state=state, reason=reason, dirty=dirty)]
 
+    @property
+    def kept(self):
+        return operations.SwapOperations(str(self.directory / 'swaps'))
+
     def operation(self):
-        return operations.SwapOperations(
-            str(self.directory / 'swaps')).load(fakes.UUID, 'vdb')
+        return self.kept.load(fakes.UUID, 'vdb')
+
+    def named(self):
+        """What Nova calls; it connects the new volume in the block."""
+        return self.swaps.swapping(self.instance, '/dev/vdb',
+                                   {'serial': OLD}, {'serial': NEW})
 
     @contextlib.contextmanager
     def swapping(self):
-        with self.swaps.swapping(self.instance, '/dev/vdb', {'serial': OLD},
-                                 {'serial': NEW}):
-            with self.swaps.filling(self.nova_guest, 'vdb', self.conf):
-                yield
+        """The block is Nova's copy; gives the guest that Nova has."""
+        with self.named():
+            with self.swaps.filling(self.nova_guest, 'vdb', self.conf
+                                    ) as guest:
+                yield guest
 
     def test_filled_then_copied(self):
         with self.swapping():
@@ -308,7 +322,7 @@ class FillingTest(VolumeSwapsCase):
             self.assertEqual(1 << 20, known.size)
             self.assertEqual(self.record,
                              self.reader.call_args[0][-1].__self__)
-            self.assertEqual(operations.COPYING, self.operation().phase)
+            self.assertEqual(operations.FILLING, self.operation().phase)
             # for recovery, and nobody uses the watch twice
             self.assertEqual('/mnt/new', self.operation().path)
             self.assertIsNone(self.records.load(fakes.UUID, 'vdb'))
@@ -328,6 +342,7 @@ class FillingTest(VolumeSwapsCase):
         self.assertEqual((1 << 20, 4096, 8192),
                          (found.size, found.different, found.unknown))
         self.assertGreater(found.began, 0)
+        self.assertEqual(operations.PIVOTED, found.phase)
 
     def test_a_copy_that_did_not_use_what_was_filled(self):
         for state, reason in ((watching.DROPPED, 'no canary'),
@@ -346,7 +361,7 @@ class FillingTest(VolumeSwapsCase):
         before = self.operation().outcome
         self.patched(swap_recovery, 'settle')
         self.swaps.stop()
-        self.swaps._work()
+        self.work()
         self.assertEqual(before, self.operation().outcome)
 
     def test_whatever_fails_nova_copies_all(self):
@@ -405,8 +420,119 @@ class FillingTest(VolumeSwapsCase):
         self.assertIn('broken', self.operation().outcome)
         self.assertIn(('drop', self.record.token), self.guest.calls)
 
+    def test_the_record_comes_first(self):
+        """Before the reader is waited for, and Nova connects anything."""
+        seen = []
+        unread = self.swaps._turns.unread
+
+        def waiting(*args):
+            seen.append(self.operation())
+            return unread(*args)
+
+        with mock.patch.object(self.swaps._turns, 'unread', waiting):
+            with self.named():
+                self.assertEqual(seen, [self.operation()])
+        (found,) = seen
+        self.assertEqual((operations.BEGUN, OLD, NEW, ''), (
+            found.phase, found.old_volume, found.new_volume, found.path))
+
+    def test_a_connection_that_fails(self):
+        with self.assertRaises(OSError), self.named():
+            raise OSError('no such target')
+        self.assertEqual((operations.BEGUN, 'failed: no such target'), (
+            self.operation().phase, self.operation().outcome))
+
+    def test_without_a_record_nova_copies_all(self):
+        with mock.patch.object(operations.SwapOperations, 'write',
+                               autospec=True, side_effect=OSError('full')):
+            with self.swapping() as guest:
+                self.assertIs(self.nova_guest, guest)
+        self.fill.assert_not_called()
+
+    def test_a_record_that_cannot_be_written_any_more(self):
+        """What is true would not be known later."""
+        write = operations.SwapOperations.write
+        for phase in operations.FILLING, operations.MIRRORING:
+            def fail(kept, swap, phase=phase):
+                if swap.phase == phase and not swap.outcome:
+                    raise OSError('full')
+                write(kept, swap)
+
+            self.begin()
+            with mock.patch.object(operations.SwapOperations, 'write', fail):
+                with self.assertRaisesRegex((
+                        exception.VolumeRebaseFailed, OSError), 'full'):
+                    with self.swapping() as guest:
+                        guest.get_block_device('vdb').copy('xml')
+            self.nova_guest.get_block_device.return_value.copy \
+                .assert_not_called()
+
+    def request_abort(self):
+        self.kept.request_abort(self.operation())
+
+    def assert_aborted(self):
+        """Nova is to clean up, and nobody uses the watch."""
+        self.assertRegex(self.operation().outcome, 'failed: .* was aborted')
+        self.assertNotIn(self.operation().phase, (operations.PIVOTED,
+                                                  operations.ENDED))
+        self.assertFalse(self.kept.is_abort_requested(self.operation()))
+        self.swaps.require_no_swap(self.instance)
+
+    def test_aborted_before_the_fill(self):
+        with self.assertRaisesRegex(exception.VolumeRebaseFailed, 'aborted'):
+            with self.named():
+                self.request_abort()
+                with self.swaps.filling(self.nova_guest, 'vdb', self.conf):
+                    self.fail('Nova has copied')
+        self.fill.assert_not_called()
+        self.assert_aborted()
+
+    def test_aborted_in_the_fill(self):
+        def fill_some(*_, progress):
+            progress(rebuild.Progress(1, 2, 1, {'backup': 32768}))
+            self.request_abort()
+            progress(rebuild.Progress(2, 2, 2, {'backup': 65536}))
+            self.fail('it was filled')
+
+        self.fill.side_effect = fill_some
+        with self.assertRaisesRegex(exception.VolumeRebaseFailed, 'aborted'):
+            with self.swapping():
+                self.fail('Nova has copied')
+        self.assert_aborted()
+        self.assertEqual((32768, {'backup': 32768}), (
+            self.operation().done, self.operation().sources))
+        self.assertIn(('drop', self.record.token), self.guest.calls)
+
+    def test_aborted_when_the_fill_fails(self):
+        """Nova does not copy instead."""
+        def fail(*_, **__):
+            self.request_abort()
+            raise errors.NotFillable(reason='why')
+
+        self.fill.side_effect = fail
+        with self.assertRaisesRegex(exception.VolumeRebaseFailed, 'aborted'):
+            with self.swapping():
+                self.fail('Nova has copied')
+        self.assert_aborted()
+
+    def test_aborted_in_the_mirror(self):
+        device = self.nova_guest.get_block_device.return_value
+        with self.assertRaisesRegex(errors.Aborted, 'aborted'):
+            with self.swapping() as guest:
+                mirror = guest.get_block_device('vdb')
+                mirror.copy('xml')
+                self.assertEqual(operations.MIRRORING,
+                                 self.operation().phase)
+                self.request_abort()
+                mirror.is_job_complete()
+        device.abort_job.assert_called_once_with()
+        self.assert_aborted()
+
     def test_live_migration_is_refused_meanwhile(self):
         self.swaps.require_no_swap(self.instance)
+        with self.named():
+            self.assertRaises(exception.MigrationPreCheckError,
+                              self.swaps.require_no_swap, self.instance)
         with self.swapping():
             self.assertRaises(exception.MigrationPreCheckError,
                               self.swaps.require_no_swap, self.instance)
@@ -427,10 +553,10 @@ class FillingTest(VolumeSwapsCase):
                      side_effect=exception.InstanceNotFound(
                          instance_id=fakes.UUID))
         self.swaps.stop()
-        self.swaps._work()
+        self.work()
         settle.assert_called_once()
         self.assertEqual(operations.ENDED, self.operation().phase)
-        self.swaps._work()
+        self.work()
         settle.assert_called_once()
 
     def test_what_an_interrupted_fill_has_claimed_is_forgotten(self):
@@ -448,7 +574,7 @@ class FillingTest(VolumeSwapsCase):
         self.patched(objects.Instance, 'get_by_uuid',
                      return_value=self.instance)
         self.swaps.stop()
-        self.swaps._work()
+        self.work()
         self.assertEqual([('drop', '1')], self.guest.calls)
         self.assertEqual(operations.ENDED, self.operation().phase)
 
@@ -457,8 +583,44 @@ class FillingTest(VolumeSwapsCase):
             pass
         self.patched(swap_recovery, 'settle', side_effect=RuntimeError)
         self.swaps.stop()
-        self.swaps._work()
-        self.assertEqual(operations.COPYING, self.operation().phase)
+        self.work()
+        self.assertEqual(operations.PIVOTED, self.operation().phase)
+        self.assertRaisesRegex(
+            exception.MigrationPreCheckError, 'not settled yet',
+            self.swaps.require_no_swap, self.instance)
+
+    def test_what_is_not_settled_yet_is_tried_again(self):
+        with self.swapping():
+            pass
+        settle = self.patched(swap_recovery, 'settle',
+                              side_effect=(RuntimeError, None))
+        self.patched(objects.Instance, 'get_by_uuid',
+                     return_value=self.instance)
+        waits = []
+
+        def wait(timeout):
+            waits.append(timeout)
+            for one in self.swaps._interrupted._left:
+                one.due = 0.0
+            return len(waits) == 2
+
+        with mock.patch.object(self.swaps._stopped, 'wait', wait):
+            self.work()
+        self.assertEqual(2, settle.call_count)
+        self.assertLessEqual(waits[0], swap_recovery.RETRY)
+        self.assertEqual(operations.ENDED, self.operation().phase)
+        self.swaps.require_no_swap(self.instance)
+
+    def test_interrupted_swaps_are_known_from_the_start(self):
+        """Before Nova takes a request."""
+        with self.swapping():
+            pass
+        with mock.patch.object(volume_swaps.threading, 'Thread',
+                               autospec=True) as thread:
+            self.swaps.start()
+        thread.return_value.start.assert_called_once_with()
+        self.assertRaises(exception.MigrationPreCheckError,
+                          self.swaps.require_no_swap, self.instance)
 
     def test_what_writes_is_the_guests_qemu(self):
         emulator = self.temporary_dir() / 'qemu'
