@@ -10,6 +10,7 @@ cinder-backup has done it.
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any
 from typing import BinaryIO
 
@@ -32,7 +33,10 @@ _SWIFT = 'cinder.backup.drivers.swift.SwiftBackupDriver'
 
 
 class BackupStore:
-    """Reads the files of backups.
+    """Reads the files of backups, for several threads.
+
+    Each thread has a driver of its own, because the clients of Swift and
+    GCS are for one thread.
 
     :param conf: Cinder's options
     :param context: of an administrator
@@ -59,13 +63,12 @@ class BackupStore:
                 'single_user')
         for name in self._classes & set(_SHARES):
             cls = _without_mounting(cls, conf, *_SHARES[name])
-        try:
-            self._driver = cls(context)
-        except errors.AssistError:
-            raise
-        except Exception as error:
-            raise self._refused('%s: %s' % (type(error).__name__, error)
-                                ) from error
+        self._cls = cls
+        self._context = context
+        self._local = threading.local()
+        # boto3 makes one client at a time.
+        self._making = threading.Lock()
+        self._driver()
 
     def made(self, service: str | None) -> bool:
         """Return whether this driver has made backups of a service."""
@@ -93,11 +96,37 @@ class BackupStore:
             lambda name: self.open(backup, name))
 
     def open(self, backup: Any, name: str, extra: Any = None) -> BinaryIO:
-        """Open a file of a backup.
+        """Open a file of a backup, for this thread.
 
         :raises StoreFailed:
         """
-        return files.open_file(self._driver, backup.container, name, extra)
+        try:
+            driver = self._driver()
+        except errors.DriverRefused as error:
+            raise errors.StoreFailed(name=name, reason=error) from error
+        return files.open_file(driver, backup.container, name, extra)
+
+    def _driver(self) -> Any:
+        """Return the driver of this thread.
+
+        :raises DriverRefused:
+        """
+        driver = getattr(self._local, 'driver', None)
+        if driver is not None:
+            return driver
+        try:
+            with self._making:
+                driver = self._cls(self._context)
+                if _SWIFT in self._classes:
+                    # It does so itself only if the context has a user.
+                    driver.initialize()
+        except errors.AssistError:
+            raise
+        except Exception as error:
+            raise self._refused('%s: %s' % (type(error).__name__, error)
+                                ) from error
+        self._local.driver = driver
+        return driver
 
     def _refused(self, reason: str) -> errors.DriverRefused:
         return errors.DriverRefused(driver=self.driver_name, reason=reason)

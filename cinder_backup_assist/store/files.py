@@ -10,6 +10,7 @@ read at a time, whatever the size of an object.
 
 from __future__ import annotations
 
+import copy
 import io
 from typing import Any
 from typing import BinaryIO
@@ -17,7 +18,7 @@ from typing import cast
 
 from cinder_backup_assist import errors
 
-#: Bytes that Swift's client reads at a time.
+#: Bytes that Swift's client would read at a time: it then has a stream.
 _SWIFT_STEP = 1 << 20
 #: Bytes of an object of a store whose client has no streams.
 MAX_WHOLE = 256 << 20
@@ -132,15 +133,39 @@ class _S3:
 
 
 class _Swift:
-    """Swift's client, for one reader."""
+    """Swift's client, for one reader.
+
+    A connection of Swift's client has one answer: after another request
+    its stream reads from that one's. So each object gets a connection.
+    """
 
     def __init__(self, conn: Any) -> None:
         self._conn = conn
 
     def get_object(self, container: str, name: str, headers: Any = None
                    ) -> tuple[Any, Any]:
-        return self._conn.get_object(container, name, headers=headers,
-                                     resp_chunk_size=_SWIFT_STEP)
+        conn = copy.copy(self._conn)
+        conn.http_conn = None
+        answer, body = conn.get_object(container, name, headers=headers,
+                                       resp_chunk_size=_SWIFT_STEP)
+        # What comes next needs no other token.
+        self._conn.url, self._conn.token = conn.url, conn.token
+        return answer, _SwiftBody(conn, body)
+
+
+class _SwiftBody:
+    """Reads what one request returned.
+
+    The client's own read() makes more requests if the stream ends early,
+    and waits without end for an object that has become shorter.
+    """
+
+    def __init__(self, conn: Any, body: Any) -> None:
+        self._conn = conn
+        self.read = body.resp.read
+
+    def close(self) -> None:
+        self._conn.close()
 
 
 def _google_size(reader: Any) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backups of volumes that Cinder's own posix driver makes in a test.
+"""Backups of volumes that Cinder's own drivers make in a test.
 
 Nothing of them is written by hand: Cinder's backup() writes the store and
 Cinder's objects the database, as cinder-backup does.
@@ -14,12 +14,14 @@ import tempfile
 
 from cinder import context
 from cinder import objects
-from cinder.backup.drivers import posix
 from cinder.db import api as db_api
 from cinder.tests.unit import test
 from cinder.tests.unit import utils
+from oslo_config import cfg
+from oslo_utils import importutils
 from oslo_utils import units
 
+USER = '75736572206f66206120746573742e2e'
 PROJECT = '6f70656e737461636b20342065766572'
 UNIT = 32768
 
@@ -42,16 +44,20 @@ def load_database(rows: str) -> None:
 class BackupTestCase(test.TestCase):
     """A test with a database, and a backup store in a directory.
 
+    :cvar driver: Cinder's, which makes the backups
     :cvar compression: of objects, as backup_compression_algorithm
     :cvar object_size: bytes of the volume in one object
     """
 
+    driver = 'cinder.backup.drivers.posix.PosixBackupDriver'
     compression = 'zlib'
     object_size = 1 << 20
     unit = UNIT
 
     def setUp(self):
         super().setUp()
+        cfg.CONF.import_opt('backup_posix_path',
+                            'cinder.backup.drivers.posix')
         # Cinder's fixture writes the log of a test that fails to the
         # terminal, in the middle of the results.
         logging.getLogger().setLevel(logging.CRITICAL)
@@ -65,8 +71,7 @@ class BackupTestCase(test.TestCase):
         self.override_config('backup_compression_algorithm',
                              self.compression)
         self.override_config('backup_enable_progress_timer', False)
-        self.override_config('backup_driver',
-                             'cinder.backup.drivers.posix.PosixBackupDriver')
+        self.override_config('backup_driver', self.driver)
         self.context = context.get_admin_context()
         self.random = random.Random(18)
         self._time = datetime.datetime(2026, 1, 1)
@@ -87,13 +92,14 @@ class BackupTestCase(test.TestCase):
             self.context, volume.id, status='creating', size=volume.size,
             project_id=volume.project_id,
             parent_id=parent.id if parent is not None else None,
-            service='cinder.backup.drivers.posix.PosixBackupDriver',
+            service=self.driver,
             host='backup-1',
             availability_zone='nova')
         # the driver's own choice
         backup.container = None
-        posix.PosixBackupDriver(self.context).backup(
-            backup, io.BytesIO(data), backup_metadata=False)
+        importutils.import_class(self.driver)(context.RequestContext(
+            USER, PROJECT, is_admin=True)).backup(
+                backup, io.BytesIO(data), backup_metadata=False)
         backup.status = 'available'
         backup.data_timestamp = self._time
         for name, value in fields.items():
