@@ -33,8 +33,8 @@ All numbers are big endian, offsets and lengths in bytes of the volume.
     "Content-Encoding: zstd".  Its body is then one frame of zstd (RFC 8878),
     which needs a window of at most MAX_WINDOW.
 
-    Frames are in the order in which the store has them.  Units that are
-    zero are in no frame; the manifest has them.
+    Frames are in the order in which the store has them, and no unit is in
+    two.  Units that are zero are in no frame; the manifest has them.
 """
 
 from __future__ import annotations
@@ -134,6 +134,7 @@ def parse(read: Callable[[int], bytes], size: int, unit: int
     :param size: bytes of the volume
     :raises Malformed:
     """
+    left = size
     while True:
         head = read(_FRAME.size)
         if len(head) != _FRAME.size:
@@ -149,6 +150,9 @@ def parse(read: Callable[[int], bytes], size: int, unit: int
             raise Malformed('there is a frame of %d bytes at %d of a volume '
                             'of %d, with units of %d'
                             % (length, offset, size, unit))
+        left -= length
+        if left < 0:
+            raise Malformed('its frames have more than the volume')
         data = b''
         if kind == DATA:
             if length > MAX_DATA:

@@ -44,6 +44,14 @@ class FramesTest(base.TestCase):
                               if b'short' not in data else data)
         self.assertRaises(frames.Malformed, parse, b'')
 
+    def test_frames_without_end(self):
+        frame = frames.pack(frames.MISSING, 0, UNIT)
+        parsed = frames.parse(lambda length: frame, SIZE, UNIT)
+        for _ in range(SIZE // UNIT):
+            next(parsed)
+        self.assertRaisesRegex(frames.Malformed, 'more than the volume',
+                               next, parsed)
+
     def test_long_data_is_not_read(self):
         size = 1 << 40
 
