@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command that lists what an instance's volumes could be filled from.
+"""The command that lists what an instance's disks could be filled from.
 
 Servers, volumes and snapshots are found with the credentials of the caller
-(clouds.yaml or OS_*), backups through cinder-backup-assist.
+(clouds.yaml or OS_*), backups through cinder-backup-assist.  A backup has as
+many copies as there are daemons that would serve it now: each is requested
+for a ticket, which is given back.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from nova_dedup_migrate.cmd import clouds
 from nova_dedup_migrate.cmd import columns
 from nova_dedup_migrate.cmd import configuration
 from nova_dedup_migrate.cmd import errors
+from nova_dedup_migrate.cmd import snapshots
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.swaps import fingerprints
 from nova_dedup_migrate.swaps import watches
@@ -64,10 +67,12 @@ class ListBackups(lister.Lister):
         rows: list[tuple[Any, ...]] = []
         for volume in volumes:
             rows += _backups(conf, volume, parsed_args.disk)
+            rows += snapshots.of_volume(cloud, volume, _age)
         if server is not None:
-            rows += _snapshots(cloud, server)
+            rows += snapshots.of_server(cloud, self.app.options, conf,
+                                        server, _age)
         return (('volume', 'kind', 'id', 'status', 'age', 'size', 'chain',
-                 'proves', 'served_by', 'reason'), rows)
+                 'proves', 'copies', 'served_by', 'reason'), rows)
 
 
 def _find(cloud: Any, name: str) -> tuple[Any, list[Any]]:
@@ -95,25 +100,55 @@ def _backups(conf: cfg.ConfigOpts, volume: Any, disk: str | None
     compare, path = share, disk
     if path is None:
         compare, path = known_share, _fingerprints(conf, volume.id)
+    hosts = list(found.hosts)
     for backup in found.backups:
-        proves, servers = None, ''
-        if backup.usable and path is not None:
-            proves, servers = _proves(conf, api, host, project, volume.id,
-                                      backup, path, compare)
+        proves, servers = columns.text(''), []
+        if backup.usable:
+            servers = _servers(api, hosts, host, project, volume.id, backup)
+            proves = snapshots.proves(
+                None if path is None or not servers else
+                _proves(conf, api, host, project, volume.id, backup, path,
+                        compare),
+                'no host serves it' if not servers else
+                'the volume has not been read here' if path is None else
+                'it could not be compared')
         rows.append((volume.id, 'backup', backup.backup_id, backup.status,
                      _age(backup.data_timestamp), columns.size(backup.size),
-                     backup.chain_length, _share(proves),
-                     servers or ', '.join(found.hosts),
+                     backup.chain_length, proves, len(servers),
+                     columns.text(', '.join(servers)),
                      columns.text(backup.reason)))
     return rows
+
+
+def _servers(api: backups_api.BackupAssistAPI, hosts: list[str], host: str,
+             project: str, volume_id: str, backup: objects.DedupBackup
+             ) -> list[str]:
+    """Return the hosts whose daemon serves a backup.
+
+    :param hosts: what does not answer is taken out
+    :param host: this one
+    """
+    found = []
+    for name in list(hosts):
+        try:
+            ticket = api.open(name, objects.DedupBackupOpenRequest(
+                backup_id=backup.backup_id, volume_id=volume_id,
+                project_id=project, host=host))
+            found.append(name)
+            api.close(name, ticket.ticket)
+        except backup_errors.AssistRefused as error:
+            LOG.info('%s', error)
+        except backup_errors.AssistUnavailable as error:
+            LOG.warning('%s', error)
+            hosts.remove(name)
+    return found
 
 
 def _proves(conf: cfg.ConfigOpts, api: backups_api.BackupAssistAPI,
             host: str, project: str, volume_id: str,
             backup: objects.DedupBackup, path: str,
-            compare: Callable[[Any, Any, int], float]
-            ) -> tuple[float | None, str]:
-    """Return (percent of a disk that a backup has, who serves it).
+            compare: Callable[[Any, Any, int], float]) -> float | None:
+    """Return the share of a disk that a backup has, None if not known.
 
     :param path: of the disk, or of what is known of it, as compare reads
     """
@@ -122,11 +157,10 @@ def _proves(conf: cfg.ConfigOpts, api: backups_api.BackupAssistAPI,
         lambda one: '' if one.backup_id == backup.backup_id else 'another')
     try:
         with source.open() as manifest, open(path, 'rb') as content:
-            return (100 * compare(content, manifest, source.unit),
-                    source.server)
+            return compare(content, manifest, source.unit)
     except (backup_errors.BackupError, OSError) as error:
         LOG.warning('%s', error)
-        return None, ''
+        return None
     finally:
         source.close()
 
@@ -179,19 +213,6 @@ def _fingerprints(conf: cfg.ConfigOpts, volume_id: str) -> str | None:
         if record is not None and record.volume_id == volume_id:
             return records.fingerprints(*name)
     return None
-
-
-def _snapshots(cloud: Any, server: Any) -> list[tuple[Any, ...]]:
-    """Return the images that were made of a server."""
-    return [('-', 'image', image.id, image.status, _age(image.created_at),
-             columns.size(image.size), '-', _share(None), 'glance',
-             columns.text('its SHA-256 are not known without reading it'))
-            for image in cloud.image.images(instance_uuid=server.id)]
-
-
-def _share(value: float | None) -> columns.Formatted:
-    return columns.Formatted(
-        value, '-' if value is None else '%.0f %%' % value)
 
 
 def _age(moment: str) -> Any:

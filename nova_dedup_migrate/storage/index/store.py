@@ -296,6 +296,19 @@ class Index:
         for each in segments:
             yield each.keys[segment.is_allowed(each.places, allowed)]
 
+    def keys_of(self, path: str) -> numpy.ndarray | None:
+        """Return the keys of a file, None if it is not indexed."""
+        with self._guard:
+            file = self.file(path)
+            segments = list(self._segments.values())
+        if file is None:
+            return None
+        allowed = numpy.zeros(file.number + 1, bool)
+        allowed[file.number] = True
+        return numpy.concatenate([numpy.empty(0, segment.KEY), *(
+            each.keys[segment.is_allowed(each.places, allowed)]
+            for each in segments)])
+
     def _allowed(self, owners: Collection[str] | None) -> numpy.ndarray:
         """Return a flag for each file number."""
         allowed = numpy.zeros(max(self._files, default=0) + 1, bool)

@@ -70,6 +70,12 @@ class StoreTest(StoreCase):
                 else:
                     index.close()
                     index = self.open()
+            for name in map(str, range(12)):
+                keys = index.keys_of(name)
+                self.assertEqual(
+                    model.get(name) and sorted(segment.keys(
+                        b''.join(model[name][1])).tolist()),
+                    keys if keys is None else sorted(keys.tolist()))
             wanted = [digest for n in range(5)
                       for digest in digests(str(n), 30)]
             for owners in ('p', 'q', 'pq', ''):
