@@ -70,6 +70,8 @@ def _parser():
     one.add_argument('--move', action='store_true',
                      help='move an instance with its volumes instead, by '
                           'nova-dedup-migrate move; the lab needs --backups')
+    one.add_argument('--quick', dest='rounds', action='store_const', const=1,
+                     help='the same as --rounds 1')
     one.set_defaults(run=_migrate)
     one = commands.add_parser(
         'volumes', help='move a volume in use to another backend, with and '
@@ -82,9 +84,11 @@ def _parser():
     one.add_argument('--keep', action='store_true',
                      help='leave the instance in the cloud')
     one.add_argument('--pairs', type=int, default=0, metavar='NUMBER',
-                     help='instead, move it so often by Nova alone, from '
-                          'backups, and from backups of which samples are '
-                          'compared, over a link of --rate')
+                     help='instead, move it so often by Nova alone and from '
+                          'backups, over a link of --rate')
+    one.add_argument('--quick', dest='only', action='store_const',
+                     const=volume_trials.QUICK, help='the same as --only %s'
+                     % ','.join(volume_trials.QUICK))
     one.add_argument('--rate', type=_rate, default='100', metavar='MBIT',
                      help='Mbit/s of the link of the NAS that it leaves '
                           '(default: %(default)s)')
@@ -349,16 +353,18 @@ def _migrate(args):
     if args.profile not in (None, cloud.settings.profile):
         raise errors.LabError('the lab has the profile %s' % (
             cloud.settings.profile))
+    words = shlex.join(args.words[args.words.index('migrate') + 1:])
+    found = results.Results('make lab-migrate' + (
+        ' ARGS="%s"' % words if words else ''))
     if args.move:
-        found = results.Results('make lab-migrate ARGS="%s"' % shlex.join(
-            args.words[args.words.index('migrate') + 1:]))
         server_moves.run(cloud, args.rounds, found, steps.Progress())
-        print('\n' + found.text())
-        found.write(server_moves.REPORT)
-        return found.status()
-    return demonstration.run(
-        cloud, _demonstration(args, cloud.settings, args.keep), args.json,
-        steps.Progress())
+    else:
+        demonstration.run(cloud, _demonstration(args, cloud.settings,
+                                                args.keep), args.json, found,
+                          steps.Progress())
+    print('\n' + found.text())
+    found.write(settings.TOP / 'build/lab-migrate/report.json')
+    return found.status()
 
 
 def _volumes(args):

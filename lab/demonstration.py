@@ -47,15 +47,35 @@ class Demonstration:
     write: int | None = None
 
 
-def run(cloud, wanted, json_file, progress):
-    """Show it; returns the exit status."""
+def run(cloud, wanted, json_file, found, progress):
+    """Show it.
+
+    :param found: testkit.results.Results, to which rows are added
+    """
     outcomes = measure(cloud, wanted, progress)
     print()
     print(show(outcomes))
     if json_file is not None:
         json_file.write_text(json.dumps(
             [dataclasses.asdict(one) for one in outcomes], indent=1) + '\n')
-    return 1 if any(one.errors or one.differing for one in outcomes) else 0
+    judge(outcomes, found)
+
+
+def judge(outcomes, found):
+    """Add rows for each kind of instance."""
+    for kind in dict.fromkeys(one.kind for one in outcomes):
+        ours = [one for one in outcomes if one.kind == kind]
+        found.add(kind + ': migrations', len(ours), '', '1 or more', True)
+        found.add(kind + ': time',
+                  statistics.fmean(one.seconds for one in ours), 's', 'any',
+                  True)
+        found.add(kind + ': sent on the link', statistics.fmean(
+            one.link_bytes for one in ours) / 1e6, 'MB', 'any', True)
+        wrong = sum(one.errors for one in ours)
+        found.add(kind + ': wrong pages', wrong, '', '0', not wrong)
+        differing = [words for one in ours for words in one.differing]
+        found.add(kind + ': disks that differ', '; '.join(differing) or 'none',
+                  '', 'none', not differing)
 
 
 def measure(cloud, wanted, progress):

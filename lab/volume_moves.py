@@ -9,6 +9,7 @@ the NAS has sent, what the driver has noted about the swap.
 import contextlib
 import dataclasses
 import json
+import subprocess
 import time
 
 import numpy
@@ -143,6 +144,17 @@ class Subject:
         finally:
             kept.unlink()
 
+    @contextlib.contextmanager
+    def copied(self, kept):
+        """Copy a file of a NAS, which may change; yield the copy's Path."""
+        copy = kept.with_name('copy-of-' + kept.name)
+        subprocess.run(['cp', '--sparse=always', '--reflink=auto', kept,
+                        copy], check=True)
+        try:
+            yield copy
+        finally:
+            copy.unlink()
+
     def different(self, kept, volume):
         """Return what differs from a file that was kept, '' if nothing."""
         return different(kept, self.file(volume)[1])
@@ -267,17 +279,22 @@ class Subject:
         self._wait('volume %s still moves' % self.volumes()[disk],
                    lambda: not self.is_moving(disk), limit)
 
-    def swap(self, disk, kind=None):
-        """Move a disk's volume to the other backend; a Swapped."""
+    def swap(self, disk, kind=None, meanwhile=None):
+        """Move a disk's volume to the other backend; a Swapped.
+
+        :param meanwhile: context in which is waited for the move
+        """
         volume = self.volumes()[disk]
         before = self.file(volume)[0]
         sent = before.link('storage').carried()[0]
         begun = time.monotonic()
         self.request(disk, kind=kind)
-        self.wait_moved(disk)
+        with meanwhile or contextlib.nullcontext():
+            self.wait_moved(disk)
+            seconds = time.monotonic() - begun
+            read = before.link('storage').carried()[0] - sent
         return Swapped(
-            time.monotonic() - begun,
-            before.link('storage').carried()[0] - sent,
+            seconds, read,
             self.file(volume)[0] is not before, self.noted(disk))
 
     def noted(self, disk):

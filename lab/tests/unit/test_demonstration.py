@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
+
 from lab import demonstration
 from lab import migrations
 from nova_dedup_migrate.tests import base
+from testkit import results
 
 
 def outcome(kind, sent, page_cache=None, **values):
@@ -53,6 +56,27 @@ class TestShow(base.TestCase):
         self.assertEqual('3.0 (2.0 to 4.0)', ' '.join(stock[6:10]))
         self.assertEqual(['-', '-'], stock[-2:])
         self.assertEqual(['-4.0', '2.0'], dedup[-2:])
+
+
+class TestJudge(base.TestCase):
+
+    def status(self, **values):
+        found = results.Results('x')
+        demonstration.judge([outcome('stock', 2e6), outcome('dedup', 1e6),
+                             outcome('dedup', 3e6, **values)], found)
+        rows = {row.name: row.value for row in found.rows}
+        self.assertEqual((1, 2, 2.0), (rows['stock: migrations'],
+                                       rows['dedup: migrations'],
+                                       rows['dedup: sent on the link']))
+        return found.status()
+
+    def test_wrong_pages_and_disks(self):
+        self.assertEqual(0, self.status())
+        self.assertEqual(1, self.status(differing=('block 7',)))
+        found = results.Results('x')
+        demonstration.judge([dataclasses.replace(outcome('stock', 1),
+                                                 errors=1)], found)
+        self.assertEqual(1, found.status())
 
 
 class TestOutcome(base.TestCase):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What trials of volumes are judged by."""
 
+import contextlib
 import pathlib
 
 import fixtures
@@ -67,6 +68,94 @@ class TestDifferent(base.TestCase):
     def test_size(self):
         self.assertIn('69999 bytes instead of 70000',
                       self.compare(b'a' * 70000, b'a' * 69999))
+
+
+class Moving:
+    """A volume that moves while a test says when: lines in self.log.
+
+    :param mirrors: whether the mirror is ever seen
+    :param pivoted: whether QEMU has the new volume when the guest stops
+    """
+
+    def __init__(self, directory, mirrors=True, pivoted=False):
+        self.log = []
+        self._pivoted = pivoted
+        self._mirrors = mirrors
+        self.path = 'old'
+        self.old, self.new = (pathlib.Path(directory, name)
+                              for name in ('old', 'new'))
+        self.old.write_bytes(b'a' * 70000)
+        self.new.write_bytes(b'a' * 70000)
+
+    def volumes(self):
+        return {'vdb': 'volume'}
+
+    def disk_path(self, disk):
+        return self.path
+
+    def block_job(self, disk):
+        self.log.append('looked')
+        return 'Block Copy: [ 1 %]' if self._mirrors else ''
+
+    @contextlib.contextmanager
+    def stopped(self):
+        self.log.append('stopped')
+        if self._pivoted:
+            self.path = 'new'
+        try:
+            yield
+        finally:
+            self.log.append('resumed')
+
+    @contextlib.contextmanager
+    def kept(self, volume):
+        yield self.old
+
+    def different(self, kept, volume):
+        self.log.append('compared')
+        return volume_moves.different(kept, self.new)
+
+
+class TestStill(base.TestCase):
+
+    def move(self, **values):
+        subject = Moving(self.useFixture(fixtures.TempDir()).path, **values)
+        trial = volume_trials.Trial('x')
+        still = volume_trials._still(subject, trial)
+        self.assertEqual([], subject.log)
+        return subject, trial, still
+
+    def test_compared_before_the_guest_goes_on(self):
+        subject, trial, still = self.move()
+        with still as kept:
+            self.assertEqual(subject.old, kept)
+            subject.path = 'new'
+            subject.log.append('moved')
+        self.assertEqual(['looked', 'stopped', 'moved', 'compared',
+                          'resumed'], subject.log)
+        self.assertEqual([], trial.problems)
+
+    def test_one_byte(self):
+        subject, trial, still = self.move()
+        with still:
+            subject.new.write_bytes(b'a' * 69999 + b'b')
+        self.assertIn('1 of 3 blocks', trial.problems[0])
+
+    def test_the_guest_stands_still_too_late(self):
+        subject, trial, still = self.move(pivoted=True)
+        self.assertRaisesRegex(errors.LabError, 'before the guest stood',
+                               still.__enter__)
+        self.assertEqual('resumed', subject.log[-1])
+
+    def test_it_goes_on_after_an_error(self):
+        subject, trial, still = self.move()
+
+        def fail():
+            with still:
+                raise errors.LabError('late')
+
+        self.assertRaises(errors.LabError, fail)
+        self.assertEqual('resumed', subject.log[-1])
 
 
 class TestKnown(base.TestCase):
