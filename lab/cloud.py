@@ -114,7 +114,8 @@ class Cloud:
     @property
     def host_names(self):
         names = ['control', *self.settings.hosts]
-        names[1:1] = [*self.settings.nases, *self.settings.backup_hosts]
+        names[1:1] = [*self.settings.nases, *self.settings.backup_nases,
+                      *self.settings.backup_hosts]
         if self.settings.has_ceph:
             names.insert(1, 'ceph')
         return names

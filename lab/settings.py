@@ -78,6 +78,11 @@ class Settings:
             ('nas2',) if self.backups else ())
 
     @property
+    def backup_nases(self):
+        """Names of the NASes that have the backup store."""
+        return ('nas3',) if self.backups else ()
+
+    @property
     def backup_hosts(self):
         """Names of the hosts that can read the backup store."""
         return ('backup1', 'backup2') if self.backups else ()

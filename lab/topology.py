@@ -7,6 +7,7 @@ host        networks                       runs
 control     management                     APIs, database, queue
 computeN    all                            libvirtd, nova-compute
 nas, nas2   storage                        GlusterFS
+nas3        storage                        GlusterFS of the backup store
 backupN     management, storage            cinder-backup, its assist
 ceph        storage                        a Ceph cluster of one
 =========== ============================== =========================
@@ -51,7 +52,7 @@ def make(cloud):
     host = cloud.lab.add_host('control', control)
     for service in _CONTROL:
         _private(host, service.DIRECTORYS)
-    for name in settings.nases:
+    for name in (*settings.nases, *settings.backup_nases):
         host = cloud.lab.add_host(name, ['storage'])
         _private(host, gluster.DIRECTORYS)
     if settings.has_ceph:
@@ -104,7 +105,7 @@ def limit(cloud):
     for host in cloud.computes:
         rate = settings.migration_rate or None
         host.link('migration').limit(send=rate, receive=rate)
-    for name in (*settings.nases, *(('ceph',) * settings.has_ceph)):
+    for name in (*settings.nases, *settings.backup_nases, *(('ceph',) * settings.has_ceph)):
         rate = settings.storage_rate or None
         cloud.host(name).link('storage').limit(send=rate, receive=rate)
     return 'migration %s, storage %s' % (

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """cinder-backup with the posix driver, and cinder-backup-assist.
 
-The store is a directory that the hosts backup1 and backup2 have mounted, and
-no other: compute hosts reach it through the two daemons alone.
+The store is on a NAS of its own, which the hosts backup1 and backup2 have
+mounted, and no other: compute hosts reach it through the two daemons alone.
 """
 
 import functools
 
 from lab.services import cinder
+from lab.services import gluster
 from lab.services import tls
 from lab.services.mariadb import listens
 from lab.steps import Step
@@ -22,22 +23,30 @@ PORT = 8797
 
 
 def prepare(cloud, host):
-    """Give a host the store and its certificate."""
-    store = cloud.directory / 'backup-store'
-    store.mkdir(exist_ok=True)
-    host.bind(store, STORE)
+    """Give a host a place for the store, and its certificate."""
+    host.private(STORE)
     tls.issue(cloud, host, host.address, TLS)
 
 
 def steps(cloud):
-    found = [Step('cinder-backup of %s' % name,
-                  functools.partial(_backup, cloud, name), ('volumes',))
+    nas, = cloud.settings.backup_nases
+    found = [Step('backup store of %s' % name,
+                  functools.partial(_mount, cloud, name, nas), (nas,))
              for name in cloud.settings.backup_hosts]
+    found += [Step('cinder-backup of %s' % name,
+                   functools.partial(_backup, cloud, name),
+                   ('volumes', 'backup store of %s' % name))
+              for name in cloud.settings.backup_hosts]
     found += [Step('cinder-backup-assist of %s' % name,
                    functools.partial(_assist, cloud, name),
-                   ('databases', 'rabbitmq', 'python'))
+                   ('databases', 'rabbitmq', 'python',
+                    'backup store of %s' % name))
               for name in cloud.settings.backup_hosts]
     return found
+
+
+def _mount(cloud, name, nas):
+    gluster.mount(cloud, cloud.host(name), STORE, nas)
 
 
 def _backup(cloud, name):

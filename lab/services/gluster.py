@@ -38,7 +38,8 @@ _OPTIONS = {
 
 def steps(cloud):
     return [Step(name, functools.partial(_start, cloud, name), ('hosts',))
-            for name in cloud.settings.nases]
+            for name in (*cloud.settings.nases,
+                         *cloud.settings.backup_nases)]
 
 
 def _start(cloud, name):
@@ -80,8 +81,8 @@ def fail_reads(cloud, host, wanted):
              '100' if wanted else '0')
 
 
-def mount(cloud, host, directory):
-    """Mount the NAS over a directory of a host, unless it is.
+def mount(cloud, host, directory, nas='nas'):
+    """Mount a NAS over a directory of a host, unless it is.
 
     :raises LabError: it cannot be mounted
     """
@@ -90,7 +91,7 @@ def mount(cloud, host, directory):
         return
     cloud.start(host, name, [
         'glusterfs', '--no-daemon', '--process-name', 'fuse',
-        '--volfile-server=nas', '--volfile-id=' + VOLUME,
+        '--volfile-server=' + nas, '--volfile-id=' + VOLUME,
         '--log-file=/var/log/glusterfs/%s.log' % name, directory])
     try:
         cloud.wait(host, name,
@@ -101,7 +102,7 @@ def mount(cloud, host, directory):
 
 
 def is_mounted(host, directory):
-    """Whether the NAS is mounted there and answers."""
+    """Whether a NAS is mounted there and answers."""
     done = host.run(['stat', '--file-system', '--format=%T', directory],
                     timeout=20, check=False)
     return done.returncode == 0 and 'fuse' in done.stdout

@@ -25,13 +25,16 @@ class TestPlan(base.TestCase):
         plan = up.plan(cloud)
         steps.check(plan)
         names = [step.name for step in plan]
-        for name in ('nas2', 'cinder-backup of backup1',
+        for name in ('nas2', 'nas3', 'backup store of backup1',
+                     'backup store of backup2', 'cinder-backup of backup1',
                      'cinder-backup-assist of backup1',
                      'cinder-backup-assist of backup2'):
             self.assertIn(name, names)
         self.assertEqual(
-            ['control', 'nas', 'nas2', 'backup1', 'backup2', 'compute1',
-             'compute2'], cloud.host_names)
+            ['control', 'nas', 'nas2', 'nas3', 'backup1', 'backup2',
+             'compute1', 'compute2'], cloud.host_names)
+        # It is no backend of volumes.
+        self.assertEqual(('nas', 'nas2'), cloud.settings.nases)
         self.assertNotIn('nas2', [step.name for step in self.plan('volume')])
 
     def test_agents_belong_to_our_driver(self):
