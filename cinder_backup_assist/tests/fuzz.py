@@ -172,7 +172,7 @@ def chains(chance, rounds):
         texts[harmed] = fuzzing.damage(chance, texts[harmed], _WORDS)
         layers = [chain.Layer(
             name, 'v', parent, name,
-            lambda one, texts=texts: _Opened(_pieces(chance, texts[one])))
+            lambda one, texts=texts: _Opened(io.BytesIO(texts[one])))
             for name, parent in zip(names, [None, *names], strict=False)]
         try:
             blocks = chain.join(layers[::-1])
