@@ -105,7 +105,8 @@ def limit(cloud):
     for host in cloud.computes:
         rate = settings.migration_rate or None
         host.link('migration').limit(send=rate, receive=rate)
-    for name in (*settings.nases, *settings.backup_nases, *(('ceph',) * settings.has_ceph)):
+    for name in (*settings.nases, *settings.backup_nases,
+                 *(('ceph',) * settings.has_ceph)):
         rate = settings.storage_rate or None
         cloud.host(name).link('storage').limit(send=rate, receive=rate)
     return 'migration %s, storage %s' % (
