@@ -3,6 +3,7 @@
 
 import contextlib
 import pathlib
+from unittest import mock
 
 import fixtures
 
@@ -156,6 +157,104 @@ class TestStill(base.TestCase):
 
         self.assertRaises(errors.LabError, fail)
         self.assertEqual('resumed', subject.log[-1])
+
+
+class Trialled(Moving):
+    """The same with all that a trial does; the mirror ends as it is waited.
+
+    :param wrong: whether settling it changes a byte of the old volume
+    """
+
+    def __init__(self, directory, wrong=False):
+        super().__init__(directory)
+        self.cloud = mock.MagicMock()
+        self.host = mock.MagicMock()
+        self._wrong = wrong
+        self._moved = False
+
+    def file(self, volume):
+        return (self.host, self.new if self._moved else self.old)
+
+    def different(self, kept, volume):
+        return volume_moves.different(kept, self.file(volume)[1])
+
+    copied = volume_moves.Subject.copied
+
+    def begin_to_write(self, rate=0):
+        self.log.append('writes')
+
+    def request(self, disk, kind=None):
+        self.log.append('requested')
+
+    def swap(self, disk, kind=None, meanwhile=None):
+        self.request(disk, kind)
+        with meanwhile:
+            self.wait_moved(disk)
+        return swapped(1, 1.0, backup=9)
+
+    def wait_moved(self, disk, limit=0):
+        self.log.append('moved')
+        self.path, self._moved = 'new', True
+
+    def journal(self, disk):
+        return self.old
+
+    def noted(self, disk):
+        return operations.Swap('i', 'vdb', 'o', 'n', '/x', outcome='done',
+                               phase=operations.ENDED)
+
+    def settle(self, cloud, name):
+        """What nova-compute does when it is started."""
+        self.log.append('started')
+        if self._wrong:
+            self.old.write_bytes(b'b' + b'a' * 69999)
+            self.new.write_bytes(b'b' + b'a' * 69999)
+
+
+class TestMoves(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        for name in ('faults.session', 'nova.start_compute',
+                     'nova.computes_are_up', 'backups.start_assist',
+                     'backups.stop_assist'):
+            patch = mock.patch('lab.volume_trials.' + name, autospec=True)
+            setattr(self, name.rpartition('.')[2], patch.start())
+            self.addCleanup(patch.stop)
+
+    def try_one(self, name, **values):
+        subject = Trialled(self.useFixture(fixtures.TempDir()).path, **values)
+        self.start_compute.side_effect = subject.settle
+        self.session.return_value = []
+        if name == 'compute-killed-after-the-pivot':
+            # It pivots after the guest was stopped.
+            subject.disk_path = mock.Mock(side_effect=[
+                'old', 'old', 'old', 'new'])
+        trial = volume_trials.Trial(name)
+        volume_trials.TRIALS[name](subject, trial)
+        return subject, trial
+
+    def test_each_trial_compares_while_the_guest_stands_still(self):
+        for name in ('writing', 'one-daemon-dies',
+                     'compute-killed-in-the-fill',
+                     'compute-killed-in-the-mirror',
+                     'compute-killed-after-the-pivot'):
+            with self.subTest(name):
+                subject, trial = self.try_one(name)
+                self.assertEqual([], trial.problems)
+                log = subject.log
+                self.assertLess(log.index('writes'), log.index('stopped'))
+                self.assertLess(log.index('stopped'), log.index('moved'))
+                self.assertEqual('resumed', log[-1])
+
+    def test_settling_changes_a_byte(self):
+        """Of both files alike: the copy shows it."""
+        for name in ('compute-killed-in-the-fill',
+                     'compute-killed-in-the-mirror',
+                     'compute-killed-after-the-pivot'):
+            with self.subTest(name):
+                _, trial = self.try_one(name, wrong=True)
+                self.assertIn('1 of 3 blocks', trial.problems[0])
 
 
 class TestKnown(base.TestCase):
