@@ -66,12 +66,61 @@ function _dedup_migrate_libvirt_services {
     done
 }
 
+# ID of the host's distribution, such as debian.
+function _dedup_migrate_distribution {
+    sed -n 's/^ID="\{0,1\}\([^"]*\).*/\1/p' /etc/os-release
+}
+
+function _dedup_migrate_check_source {
+    local distribution
+    if [[ -n "$DEDUP_MIGRATE_QEMU_SOURCE" ]]; then
+        [[ -f "$DEDUP_MIGRATE_QEMU_SOURCE/VERSION" ]] || die $LINENO \
+            "DEDUP_MIGRATE_QEMU_SOURCE is $DEDUP_MIGRATE_QEMU_SOURCE, which" \
+            "has no file VERSION: set it to the directory of an unpacked" \
+            "QEMU 10.0"
+        return
+    fi
+    distribution=$(_dedup_migrate_distribution)
+    [[ "$distribution" == debian ]] || die $LINENO \
+        "DEDUP_MIGRATE_QEMU=build uses the source package of Debian's" \
+        "archive, and this host runs $distribution. Set one of these:" \
+        "DEDUP_MIGRATE_QEMU_SOURCE, to the directory of an unpacked QEMU" \
+        "10.0; DEDUP_MIGRATE_QEMU, to the directory of a build that runs" \
+        "here; DEDUP_MIGRATE_APT_REPOSITORY, to a repository with packages" \
+        "for this host"
+}
+
+# Fail before anything is installed, if there is no such QEMU for this host.
+function check_dedup_migrate_qemu {
+    is_service_enabled n-cpu || return 0
+    case "$DEDUP_MIGRATE_QEMU" in
+        none) ;;
+        package)
+            is_ubuntu || die $LINENO "DEDUP_MIGRATE_QEMU=package needs" \
+                "Debian or Ubuntu: set it to build, or to the directory of" \
+                "a build"
+            [[ -n "$DEDUP_MIGRATE_APT_REPOSITORY" ]] || die $LINENO \
+                "DEDUP_MIGRATE_QEMU=package needs" \
+                "DEDUP_MIGRATE_APT_REPOSITORY: set it to a repository that" \
+                "'make repo' has made"
+            ;;
+        build) _dedup_migrate_check_source ;;
+        /*)
+            [[ -x "$DEDUP_MIGRATE_QEMU/bin/qemu-system-x86_64" ]] ||
+                die $LINENO "DEDUP_MIGRATE_QEMU is $DEDUP_MIGRATE_QEMU," \
+                    "which has no bin/qemu-system-x86_64: set it to the" \
+                    "directory that 'qemu/build patched' printed"
+            ;;
+        *)
+            die $LINENO "DEDUP_MIGRATE_QEMU is $DEDUP_MIGRATE_QEMU: set it" \
+                "to package, build, none or a directory"
+            ;;
+    esac
+}
+
 function _dedup_migrate_use_prefix {
     local build=$1
     local service directory
-    [[ -x "$build/bin/qemu-system-x86_64" ]] || die $LINENO \
-        "$build has no bin/qemu-system-x86_64: set DEDUP_MIGRATE_QEMU to" \
-        "the directory that 'qemu/build patched' printed"
     sudo rm -rf "$DEDUP_MIGRATE_PREFIX"
     sudo cp -a "$build" "$DEDUP_MIGRATE_PREFIX"
     _dedup_migrate_add_rules
@@ -97,10 +146,6 @@ function _dedup_migrate_build_qemu {
 }
 
 function _dedup_migrate_install_packages {
-    is_ubuntu || die $LINENO "DEDUP_MIGRATE_QEMU=package needs Debian or" \
-        "Ubuntu: use build, or the directory of a build"
-    [[ -n "$DEDUP_MIGRATE_APT_REPOSITORY" ]] || die $LINENO \
-        "DEDUP_MIGRATE_QEMU=package needs DEDUP_MIGRATE_APT_REPOSITORY"
     echo "deb $DEDUP_MIGRATE_APT_REPOSITORY" |
         sudo tee "$DEDUP_MIGRATE_APT_LIST" >/dev/null
     REPOS_UPDATED=False
@@ -117,11 +162,7 @@ function install_dedup_migrate_qemu {
             build=$(_dedup_migrate_build_qemu)
             _dedup_migrate_use_prefix "$build"
             ;;
-        /*) _dedup_migrate_use_prefix "$DEDUP_MIGRATE_QEMU" ;;
-        *)
-            die $LINENO "DEDUP_MIGRATE_QEMU is $DEDUP_MIGRATE_QEMU: it has" \
-                "to be package, build, none or a directory"
-            ;;
+        *) _dedup_migrate_use_prefix "$DEDUP_MIGRATE_QEMU" ;;
     esac
 }
 
@@ -169,13 +210,44 @@ function start_dedup_migrate {
     fi
 }
 
+# Whether live migrations leave out what guests have read from volumes.
+function _dedup_migrate_shares_volumes {
+    [[ "$DEDUP_MIGRATE_COMPUTE_HOSTS" -gt 1 ]] &&
+        is_service_enabled c-vol &&
+        [[ "$DEDUP_MIGRATE_QEMU" != none ]] &&
+        [[ "$DEDUP_MIGRATE_STRATEGY" != off ]]
+}
+
+# _dedup_migrate_answer COMMAND...: print True if it succeeds, else False
+function _dedup_migrate_answer {
+    if "$@"; then
+        echo True
+    else
+        echo False
+    fi
+}
+
 function configure_dedup_migrate_tempest {
     iniset "$TEMPEST_CONFIG" compute min_compute_nodes \
         "$DEDUP_MIGRATE_COMPUTE_HOSTS"
     if [[ "$DEDUP_MIGRATE_COMPUTE_HOSTS" -gt 1 ]]; then
         iniset "$TEMPEST_CONFIG" compute-feature-enabled live_migration True
+        # DevStack sets these to False, unless its own variables are set.
+        iniset "$TEMPEST_CONFIG" compute-feature-enabled \
+            block_migration_for_live_migration \
+            "${USE_BLOCK_MIGRATION_FOR_LIVE_MIGRATION:-True}"
+        iniset "$TEMPEST_CONFIG" compute-feature-enabled \
+            live_migrate_back_and_forth "${LIVE_MIGRATE_BACK_AND_FORTH:-True}"
+        iniset "$TEMPEST_CONFIG" compute-feature-enabled \
+            volume_backed_live_migration \
+            "$(_dedup_migrate_answer is_service_enabled c-api)"
     fi
     iniset "$TEMPEST_CONFIG" service_available dedup_migrate True
+    iniset "$TEMPEST_CONFIG" dedup_migrate controller \
+        "$(_dedup_migrate_answer is_service_enabled dedup-migrate-api)"
+    iniset "$TEMPEST_CONFIG" dedup_migrate shared_volumes \
+        "${DEDUP_MIGRATE_SHARED_VOLUMES:-$(_dedup_migrate_answer \
+            _dedup_migrate_shares_volumes)}"
 }
 
 function stop_dedup_migrate {
@@ -223,6 +295,7 @@ function clean_dedup_migrate {
 }
 
 case "$1-${2:-}" in
+    stack-pre-install) check_dedup_migrate_qemu ;;
     stack-install)
         echo_summary "Installing nova-dedup-migrate"
         install_dedup_migrate

@@ -21,7 +21,8 @@ class Case:
     :ivar present: (path of a file on the host, text that it has)
     :ivar absent: paths
     :ivar calls: lines that the functions of the interface logged
-    :ivar error: text of the error, if stack.sh has to fail
+    :ivar error: text of the error, if stack.sh has to fail before it
+        installs anything
     """
 
     name: str
@@ -48,10 +49,11 @@ _ENGINE = ('ExecStart=/opt/stack/data/venv/bin/nova-dedup-migrate-engine '
            '--config-file ' + _CONTROLLER)
 _ASSIST = ('ExecStart=/opt/stack/data/venv/bin/cinder-backup-assist '
            '--config-file /etc/cinder/cinder.conf')
+_TEMPEST = 'tempest/etc/tempest.conf'
 _CELL = 'transport_url = rabbit://stackrabbit:secret@127.0.0.1:5672/'
 
 CASES = (
-    Case('one node with a built QEMU', 'n-cpu,n-api,tempest',
+    Case('one node with a built QEMU', 'n-cpu,n-api,c-api,c-vol,tempest',
          ('DEDUP_MIGRATE_QEMU=%(prefix)s', 'DEDUP_MIGRATE_COMPUTE_HOSTS=2'),
          present=(
              _DRIVER, _HELPER, ('units/dedup-migrate-agent', AGENT),
@@ -60,11 +62,18 @@ CASES = (
              ('/etc/apparmor.d/local/usr.sbin.libvirtd',
               '# a rule of the operator'),
              ('/opt/nova-dedup-migrate/bin/qemu-system-x86_64', '#!'),
-             ('tempest/etc/tempest.conf', 'min_compute_nodes = 2'),
-             ('tempest/etc/tempest.conf', 'live_migration = True')),
+             (_TEMPEST, 'min_compute_nodes = 2'),
+             (_TEMPEST, '\nlive_migration = True'),
+             (_TEMPEST, 'block_migration_for_live_migration = True'),
+             (_TEMPEST, 'live_migrate_back_and_forth = True'),
+             (_TEMPEST, 'volume_backed_live_migration = True'),
+             (_TEMPEST, '\ndedup_migrate = True'),
+             (_TEMPEST, '\ncontroller = True'),
+             (_TEMPEST, '\nshared_volumes = True')),
          calls=('restart_service libvirtd',)),
     Case('compute host with packages', 'n-cpu',
-         ('DEDUP_MIGRATE_APT_REPOSITORY=[trusted=yes] file:/srv/repo ./',
+         ('HOST_ID=ubuntu',
+          'DEDUP_MIGRATE_APT_REPOSITORY=[trusted=yes] file:/srv/repo ./',
           'DEDUP_MIGRATE_STRATEGY=page_cache'),
          present=(
              _DRIVER, ('units/dedup-migrate-agent', AGENT),
@@ -88,7 +97,10 @@ CASES = (
                   (_PANELS + '_2170_dedup_migrate_migrations.py',
                    'ADD_PANEL'),
                   (_PANELS + '_2172_dedup_migrate_hosts.py', 'ADD_PANEL'),
-                  ('tempest/etc/tempest.conf', 'min_compute_nodes = 2')),
+                  (_TEMPEST, 'min_compute_nodes = 2'),
+                  (_TEMPEST, 'volume_backed_live_migration = False'),
+                  (_TEMPEST, '\ncontroller = True'),
+                  (_TEMPEST, '\nshared_volumes = False')),
          absent=(_DROP_IN, _RULES, 'units/dedup-migrate-agent',
                  'units/cinder-backup-assist'),
          calls=('create_service_user dedup-migrate admin',
@@ -98,6 +110,19 @@ CASES = (
                 '/opt/stack/data/venv/bin/nova-dedup-migrate-manage '
                 '--config-file %s db sync' % _CONTROLLER,
                 'wait_for_service http://192.0.2.10:8785/healthcheck')),
+    Case('Tempest without a controller, as variables have it',
+         'c-api,c-vol,tempest',
+         ('DEDUP_MIGRATE_COMPUTE_HOSTS=2', 'DEDUP_MIGRATE_SHARED_VOLUMES=False',
+          'USE_BLOCK_MIGRATION_FOR_LIVE_MIGRATION=False',
+          'LIVE_MIGRATE_BACK_AND_FORTH=False'),
+         present=((_TEMPEST, '\ncontroller = False'),
+                  (_TEMPEST, '\nshared_volumes = False'),
+                  (_TEMPEST, 'block_migration_for_live_migration = False'),
+                  (_TEMPEST, 'live_migrate_back_and_forth = False'))),
+    Case('one node with volumes and Tempest', 'n-cpu,n-api,c-api,c-vol,tempest',
+         ('DEDUP_MIGRATE_QEMU=none',),
+         present=((_TEMPEST, 'min_compute_nodes = 1'),
+                  (_TEMPEST, '\nshared_volumes = False'))),
     Case('one node with backups', 'n-cpu,c-bak', ('DEDUP_MIGRATE_QEMU=none',),
          present=(('units/cinder-backup-assist', _ASSIST),
                   ('/etc/cinder/cinder.conf', _CELL),
@@ -113,9 +138,17 @@ CASES = (
                    'backup_certificate = /srv/tls/host.pem'),),
          absent=('units/cinder-backup-assist',)),
     Case('a QEMU that is none', 'n-cpu', ('DEDUP_MIGRATE_QEMU=/nowhere',),
-         error='/nowhere has no bin/qemu-system-x86_64'),
+         error='DEDUP_MIGRATE_QEMU is /nowhere, which has no '
+               'bin/qemu-system-x86_64'),
     Case('an unknown source of QEMU', 'n-cpu', ('DEDUP_MIGRATE_QEMU=snap',),
-         error='it has to be package, build, none or a directory'),
+         error='set it to package, build, none or a directory'),
+    Case('a build on another distribution', 'n-cpu', ('HOST_ID=ubuntu',),
+         error='this host runs ubuntu. Set one of these: '
+               'DEDUP_MIGRATE_QEMU_SOURCE'),
+    Case('a build from no source', 'n-cpu',
+         ('HOST_ID=ubuntu', 'DEDUP_MIGRATE_QEMU_SOURCE=/nowhere'),
+         error='DEDUP_MIGRATE_QEMU_SOURCE is /nowhere, which has no file '
+               'VERSION'),
     Case('packages without a repository', 'n-cpu',
          ('DEDUP_MIGRATE_QEMU=package',),
          error='needs DEDUP_MIGRATE_APT_REPOSITORY'),
@@ -163,10 +196,13 @@ def run(case, directory):
          *(variable % {'prefix': prefix} for variable in case.variables)],
         check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, timeout=300)
+    calls = (state / 'calls').read_text().splitlines()
     if case.error:
-        if done.returncode and case.error in done.stdout:
-            return None
-        return 'it did not fail with "%s": %s' % (case.error, done.stdout)
+        if not done.returncode or case.error not in done.stdout:
+            return 'it did not fail with "%s": %s' % (case.error, done.stdout)
+        if any(call.startswith('setup_develop') for call in calls):
+            return 'it failed when it had installed the package'
+        return None
     if done.returncode:
         return done.stdout.strip()
     for path, text in case.present:
@@ -176,7 +212,6 @@ def run(case, directory):
     for path in case.absent:
         if _installed(state, path).exists():
             return '%s is there' % path
-    calls = (state / 'calls').read_text().splitlines()
     for call in case.calls:
         if call not in calls:
             return 'the plugin did not call: %s' % call

@@ -4,6 +4,7 @@ import tempfile
 import tomllib
 import unittest
 
+from nova_dedup_migrate_tempest_plugin import config
 import tests
 from tests import devstack
 
@@ -44,3 +45,16 @@ class DevstackTest(unittest.TestCase):
                                    re.MULTILINE))
         self.assertEqual(set(re.findall(r'^``(DEDUP_\w+)``$', readme,
                                         re.MULTILINE)), variables)
+
+    def test_options_of_tempest_exist(self):
+        plugin = (tests.TOP / 'devstack' / 'plugin.sh').read_text()
+        used = re.findall(r'TEMPEST_CONFIG" dedup_migrate (\w+)', plugin)
+        self.assertEqual({'controller', 'shared_volumes'}, set(used))
+        self.assertLess(set(used),
+                        {option.name for option in config.OPTIONS})
+
+    def test_samples_with_tempest_have_our_tests(self):
+        for path in (tests.TOP / 'devstack' / 'samples').iterdir():
+            text = path.read_text()
+            self.assertEqual('enable_service tempest' in text,
+                             'TEMPEST_PLUGINS=' in text, path.name)
