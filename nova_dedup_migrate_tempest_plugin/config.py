@@ -39,12 +39,17 @@ OPTIONS = [
         'memory_size', default=8, min=1, max=4096,
         help='MiB of a guest\'s memory that no disk holds and that are '
              'compared before and after a migration.'),
+    cfg.IntOpt(
+        'anonymous_size', default=4, min=1, max=1024,
+        help='MiB of the memory of a process in the guest that are compared '
+             'likewise. The guest needs three times as much while they are '
+             'made.'),
     cfg.StrOpt(
         'file_directory', default='/var/tmp',
         help='Directory of that file in the guest, on its disk.'),
     cfg.StrOpt(
         'memory_directory', default='/dev/shm',
-        help='Directory of a tmpfs in the guest.'),
+        help='Directory of a tmpfs in the guest; FIFOs are made there, too.'),
     cfg.StrOpt(
         'host_without_agent', default='',
         help='Name of a compute host with the driver on which '
