@@ -30,6 +30,9 @@ class ControllerClient(rest_client.RestClient):
         """:param wanted: server_id or host"""
         return self._post('estimates', 'estimate', wanted)
 
+    def list_estimates(self):
+        return self._get('estimates', 'estimates')
+
     def show_estimate(self, uuid):
         return self._get('estimates/%s' % uuid, 'estimate')
 
@@ -61,6 +64,12 @@ class ControllerClient(rest_client.RestClient):
 
     def show_host(self, name):
         return self._get('hosts/%s' % name, 'host')
+
+    def list_services(self):
+        return self._get('services', 'services')
+
+    def list_replicas(self):
+        return self._get('replicas', 'replicas')
 
     def _get(self, path, name):
         response, body = self.get('v1/' + path)

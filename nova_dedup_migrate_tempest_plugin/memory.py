@@ -91,9 +91,7 @@ class GuestMemory:
             process is gone
         """
         self.verify_memory()
-        # The file is read from the disk again.
-        self.run('sync; echo 3 | %s tee /proc/sys/vm/drop_caches >/dev/null'
-                 % root(self.run))
+        drop_caches(self.run)
         on_disk = list(self.sums)[:1]
         _compare('A disk', {path: self.sums[path] for path in on_disk},
                  _checksums(self.run, on_disk))
@@ -138,6 +136,15 @@ def _compare(what, wanted, found):
     if wanted != found:
         raise WrongMemory(what=what, found='%s instead of %s' % (
             found, wanted))
+
+
+def drop_caches(run):
+    """Have the guest read from its disks what it reads next.
+
+    :param run: as of Holder
+    """
+    run('sync; echo 3 | %s tee /proc/sys/vm/drop_caches >/dev/null'
+        % root(run))
 
 
 def root(run):

@@ -61,12 +61,12 @@ class DedupMigrateScenario(manager.ScenarioTest):
             server=server)
         return server, memory.fill(client.exec_command, CONF.dedup_migrate)
 
-    def boot_from_volume(self):
+    def boot_from_volume(self, **kwargs):
         """Boot an instance from a volume; return the same as boot()."""
         volume = self.create_volume_from_image(
             size=CONF.volume.volume_size)
         return self.boot(
-            image_id='', **self._get_bdm(volume['id'], 'volume'))
+            image_id='', **self._get_bdm(volume['id'], 'volume'), **kwargs)
 
     def make_flavor(self, **extra_specs):
         """Return the ID of a flavor like the usual one."""
@@ -82,6 +82,24 @@ class DedupMigrateScenario(manager.ScenarioTest):
         if extra_specs:
             self.admin_flavors.set_flavor_extra_spec(made, **extra_specs)
         return made
+
+    def image_with(self, strategy):
+        """Return the ID of a copy of the usual image with a strategy."""
+        client = self.os_admin.image_client_v2
+        usual = client.show_image(CONF.compute.image_ref)
+        made = client.create_image(
+            name=data_utils.rand_name(
+                'dedup-migrate', prefix=CONF.resource_name_prefix),
+            disk_format=usual['disk_format'],
+            container_format=usual['container_format'],
+            visibility='public', **{
+                STRATEGY: strategy,
+                **{name: value for name, value in usual.items()
+                   if name.startswith(('hw_', 'img_'))}})
+        self.addCleanup(client.delete_image, made['id'])
+        client.store_image_file(
+            made['id'], client.show_image_file(CONF.compute.image_ref).data)
+        return made['id']
 
     # Hosts
 
@@ -128,12 +146,21 @@ class DedupMigrateScenario(manager.ScenarioTest):
         return max(found, key=lambda migration: migration['id'])
 
     def verify(self, guest):
-        """Compare a guest's memory with what it was.
+        """Compare a guest's memory and disk with what they were.
 
         :param guest: GuestMemory or None
         """
+        if self._can_verify(guest):
+            guest.verify()
+
+    def verify_memory(self, guest):
+        """Compare its memory, and leave its page cache as it is."""
+        if self._can_verify(guest):
+            guest.verify_memory()
+
+    @staticmethod
+    def _can_verify(guest):
         if guest is None:
             LOG.info('The memory of the guest is not compared: '
                      '[validation] run_validation is off')
-        else:
-            guest.verify()
+        return guest is not None

@@ -11,6 +11,9 @@ from nova_dedup_migrate_tempest_plugin.scenario import base
 from nova_dedup_migrate_tempest_plugin.scenario import controller
 
 CONF = config.CONF
+#: Share of what the way there leaves out that the way back has to leave out.
+#: The guest goes on meanwhile, and reuses pages.
+_AS_MUCH = 0.8
 
 
 class ReportTest(controller.ControllerScenario):
@@ -75,6 +78,27 @@ class ReportTest(controller.ControllerScenario):
         self.assertGreater(
             shown['bytes']['storage'],
             (CONF.dedup_migrate.file_size << 20) // 2 if guest else 0, shown)
+
+    @decorators.attr(type=['slow', 'multinode'])
+    @decorators.idempotent_id('1b8c7d3f-6b94-4abc-9d20-3c8b7a1e0e05')
+    @utils.services('compute', 'network', 'volume')
+    @testtools.skipUnless(CONF.dedup_migrate.shared_volumes,
+                          '[dedup_migrate] shared_volumes is off')
+    def test_the_way_back_saves_as_much(self):
+        """The host that it has arrived at has its records, too."""
+        server, guest = self.boot_from_volume()
+        source = self.get_host_for_server(server['id'])
+        saved = []
+        for host in self.other_host(server), source:
+            self.migrate(server, host)
+            # What is read again afterwards would not count.
+            self.verify_memory(guest)
+            saved.append(self.reported(
+                server, len(saved) + 1)['bytes']['storage'])
+        self.verify(guest)
+        there, back = saved
+        self.assertGreater(there, 0)
+        self.assertGreaterEqual(back, _AS_MUCH * there)
 
     @decorators.attr(type=['slow', 'multinode'])
     @decorators.idempotent_id('9d0c52b1-8e0a-4d0e-bb6d-5e1c3f2a7d04')

@@ -6,9 +6,10 @@ from tempest.common import utils
 from tempest.lib import decorators
 from tempest.lib import exceptions
 from tempest.lib.common import api_microversion_fixture
-from tempest.lib.common.utils import data_utils
+import testtools
 
 from nova_dedup_migrate_tempest_plugin.scenario import base
+from nova_dedup_migrate_tempest_plugin.scenario import controller
 
 CONF = config.CONF
 
@@ -32,27 +33,9 @@ class StrategyTest(base.DedupMigrateScenario):
     @utils.services('compute', 'network', 'image')
     def test_image(self):
         """An image's property is kept by Nova, and migrates."""
-        server, guest = self.boot(image_id=self._image_with('off'))
+        server, guest = self.boot(image_id=self.image_with('off'))
         self.migrate(server)
         self.verify(guest)
-
-    def _image_with(self, strategy):
-        """Return the ID of a copy of the usual image with a strategy."""
-        client = self.os_admin.image_client_v2
-        usual = client.show_image(CONF.compute.image_ref)
-        made = client.create_image(
-            name=data_utils.rand_name(
-                'dedup-migrate', prefix=CONF.resource_name_prefix),
-            disk_format=usual['disk_format'],
-            container_format=usual['container_format'],
-            visibility='public', **{
-                base.STRATEGY: strategy,
-                **{name: value for name, value in usual.items()
-                   if name.startswith(('hw_', 'img_'))}})
-        self.addCleanup(client.delete_image, made['id'])
-        client.store_image_file(
-            made['id'], client.show_image_file(CONF.compute.image_ref).data)
-        return made['id']
 
     @decorators.attr(type='negative')
     @decorators.idempotent_id('9a2f4c70-8f33-4b4b-8b52-a0f96d1f1c03')
@@ -76,3 +59,53 @@ class StrategyTest(base.DedupMigrateScenario):
             exceptions.Forbidden,
             self.os_primary.flavors_client.set_flavor_extra_spec,
             flavor, **{base.STRATEGY: 'off'})
+
+
+class StrategyReportTest(controller.ControllerScenario):
+    """What the report has about the strategy."""
+
+    @decorators.attr(type=['slow', 'multinode'])
+    @decorators.idempotent_id('2d6e8f10-5b3a-4c7d-9e21-6a7b8c9d0e11')
+    @utils.services('compute', 'network', 'image')
+    def test_image_decides(self):
+        """Nothing is left out, because the image has it so."""
+        report = self._migrate(image_id=self.image_with('off'))
+        self.assertEqual(('off', 'image', 'stock'), _strategy(report))
+        self.assertIn('off is set in image', report['fallback_reason'])
+        self.assertEqual(0, report['bytes']['storage'])
+
+    @decorators.attr(type=['slow', 'multinode'])
+    @decorators.idempotent_id('4f708192-6c4b-4d8e-8f32-7b8c9d0e1f22')
+    @utils.services('compute', 'network', 'image')
+    def test_flavor_decides_before_the_image(self):
+        report = self._migrate(
+            image_id=self.image_with('off'),
+            flavor=self.make_flavor(**{base.STRATEGY: 'shared_nas'}))
+        self.assertEqual(('shared_nas', 'flavor'), _strategy(report)[:2])
+        self.assertNotIn('strategy off', report['fallback_reason'])
+
+    @decorators.attr(type=['slow', 'multinode'])
+    @decorators.idempotent_id('6182a3b4-7d5c-4e9f-9043-8c9d0e1f2033')
+    @utils.services('compute', 'network', 'volume')
+    @testtools.skipUnless(CONF.dedup_migrate.shared_volumes,
+                          '[dedup_migrate] shared_volumes is off')
+    def test_flavor_of_an_instance_with_a_volume(self):
+        """The strategy that the flavor has is the one that is used."""
+        report = self._migrate(
+            self.boot_from_volume,
+            flavor=self.make_flavor(**{base.STRATEGY: 'shared_nas'}))
+        self.assertEqual(('shared_nas', 'flavor', 'shared_nas'),
+                         _strategy(report))
+        self.assertGreater(report['bytes']['storage'], 0)
+
+    def _migrate(self, boot=None, **kwargs):
+        """Boot an instance, migrate it; return the report."""
+        server, guest = (boot or self.boot)(**kwargs)
+        self.migrate(server)
+        self.verify(guest)
+        return self.controller.show_report(self.reported(server)['uuid'])
+
+
+def _strategy(report):
+    return tuple(report['strategy_' + name]
+                 for name in ('requested', 'source', 'used'))
