@@ -24,6 +24,7 @@ from lab import server_moves
 from lab import settings
 from lab import steps
 from lab import tempest_run
+from lab import tempest_tests
 from lab import topology
 from lab import trials
 from lab import up
@@ -122,17 +123,19 @@ def _parser():
     one = commands.add_parser(
         'tempest', help="bring up a lab with Nova's driver, then with ours, "
                         'and run Tempest in each')
-    one.add_argument('--quick', dest='only', action='store_const',
-                     const=tempest_run.QUICK,
-                     help='the same as --only %s' % ','.join(
-                         tempest_run.QUICK))
+    one.add_argument('--quick', action='store_true',
+                     help='a few tests with our driver alone')
     one.add_argument('--only', metavar='TESTS,...',
-                     type=_some_of(tuple(tempest_run.GROUPS)),
-                     default=tuple(tempest_run.GROUPS),
+                     type=_some_of(tuple(tempest_tests.GROUPS)),
+                     default=tuple(tempest_tests.GROUPS),
                      help='of %s (default: all)' % ', '.join(
-                         tempest_run.GROUPS))
-    one.add_argument('--concurrency', type=int, default=1,
-                     help='tests at a time (default: %(default)s)')
+                         tempest_tests.GROUPS))
+    one.add_argument('--concurrency', type=int, default=2,
+                     help='tests at a time of a second run with our driver; '
+                          '1: there is none (default: %(default)s)')
+    one.add_argument('--profile', choices=settings.PROFILES,
+                     default='volume', help='where disks are (default: '
+                                            '%(default)s)')
     one.set_defaults(run=_tempest)
     one = commands.add_parser(
         'upgrade', help='bring up a lab with an older release, and upgrade '
@@ -436,10 +439,14 @@ def _judge_faults(tried, found):
 
 def _tempest(args):
     words = args.words[args.words.index('tempest') + 1:]
+    chosen = tempest_tests.QUICK if args.quick else tempest_tests.GROUPS
     return tempest_run.run(
         args.name, args.directory, ' '.join(['make tempest', *(
             ['ARGS="%s"' % shlex.join(words)] if words else [])]),
-        args.only, args.concurrency, steps.Progress())
+        {'profile': args.profile, 'concurrency': args.concurrency,
+         'groups': {name: tests for name, tests in chosen.items()
+                    if name in args.only},
+         'quick': args.quick, 'progress': steps.Progress()})
 
 
 def _logs(args):

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tempest against the lab, with Nova's driver and with ours.
 
-What passes with Nova's driver has to pass with ours.  Most tests log in to
-guests (guests/ssh) by the lab's network of instances.
+Most tests log in to guests (guests/ssh) by the lab's network of instances.
 """
 
-import dataclasses
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -16,155 +13,135 @@ from guests.ssh import image as ssh_image
 from lab import client
 from lab import errors
 from lab import guest
+from lab import tempest_results
+from lab import tempest_tests
 from lab import up
 from lab.cloud import INSTANCES
 from lab.services import nova
 from lab.settings import Settings
 from lab.settings import TOP
 from testkit import results
-from testkit import table
 
 DIRECTORY = TOP / 'build' / 'tempest'
-_PLUGIN = r'nova_dedup_migrate_tempest_plugin'
-#: Those of our plugin for which the destination has no agent.
-_WITHOUT_AGENT = _PLUGIN + r'\.scenario\.test_agents'
-_ADMIN = r'tempest\.api\.compute\.admin\.'
-#: Name: regular expressions of its tests.
-GROUPS = {
-    'plugin': (_PLUGIN,),
-    'live-migration': (_ADMIN + 'test_live_migration',
-                       _ADMIN + 'test_migrations',
-                       _ADMIN + 'test_servers_on_multinodes'),
-    'scenario': (r'tempest\.scenario\.test_minimum_basic',
-                 r'tempest\.scenario\.test_server_basic_ops'),
-    'servers': (r'tempest\.api\.compute\.servers',
-                r'tempest\.api\.compute\.images',
-                r'tempest\.api\.compute\.volumes'),
-    'volume': (r'tempest\.api\.volume\.(?!admin)',),
-}
-QUICK = ('plugin',)
-#: Those of which tests log in to guests.  The guest that lets them has a
-#: config drive, a local disk with which Tempest's tests do not migrate
-#: instances that boot from volumes.
-LOGGING_IN = ('plugin', 'scenario', 'servers')
-#: Seconds for all tests of one driver.
+#: Seconds for one call of Tempest; there are up to three for each run.
 LIMIT = 4 * 3600
+#: The same, of the quick form.
+QUICK_LIMIT = 600
+_WITHOUT_AGENT = 'without-agent'
 #: By how many MiB flavors differ, for the tests that resize.
 _MORE_MEMORY = 32
-_OUTCOME = re.compile(
-    r'^\{\d+\} (?P<name>.+?) (?:\[[\d.]+s\] )?\.\.\. '
-    r'(?P<outcome>ok|FAILED|SKIPPED)(?:: (?P<reason>.*))?$', re.MULTILINE)
 
 
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """:ivar outcome: ok, FAILED or SKIPPED
-    :ivar reason: why a test was skipped, or ''
-    """
+class Campaign:
+    """What is run, and what has come of it so far.
 
-    outcome: str
-    reason: str = ''
-
-
-def parse(text):
-    """Return {name of a test or of a class's setUp: Outcome}."""
-    return {re.sub(r'\[.*', '', found['name']): Outcome(
-        found['outcome'], found['reason'] or '')
-        for found in _OUTCOME.finditer(text)}
-
-
-def judge(theirs, ours, found):
-    """Add rows about what Nova's driver and ours passed.
-
-    :param theirs: as of parse(), with Nova's driver; None: it did not run
-    :param ours: the same with our driver
+    :param profile: of the lab, of lab.settings.PROFILES
+    :param groups: {name: regular expressions}, as tempest_tests.GROUPS
+    :param concurrency: tests at a time of a second run with our driver,
+        1: there is none
+    :param quick: our driver only, once
     :param found: results.Results
+    :param progress: steps.Progress
     """
-    for driver, outcomes in (("Nova's driver", theirs),
-                             ('our driver', ours)):
-        for group, counts in _counts(outcomes or {}):
-            found.add('%s, %s' % (group, driver), '%d passed, %d failed, '
-                      '%d skipped' % counts, 'tests', 'some pass',
-                      counts[0] > 0)
-    for name, one in sorted(ours.items()):
-        if one.outcome == 'FAILED':
-            theirs_too = (theirs or {}).get(name)
-            excused = theirs_too is not None and (
-                theirs_too.outcome == 'FAILED')
-            found.add(name, 'fails, also with Nova\'s' if excused
-                      else 'fails', '', "passes, or fails with Nova's",
-                      excused)
+
+    def __init__(self, profile, groups, concurrency, quick, found, progress):
+        self._profile = profile
+        self._groups = groups
+        self._quick = quick
+        self._limit = QUICK_LIMIT if quick else LIMIT
+        self._concurrencies = {
+            'stock': (1,),
+            'dedup': (1,) if quick or concurrency == 1 else (1, concurrency)}
+        self._found = found
+        self._progress = progress
+        #: {tempest_results.Run: {test: Outcome}}
+        self.outcomes = {}
+
+    def run(self, name, directory):
+        """Bring up a lab with each driver, and run the tests in it.
+
+        :param name: of the lab
+        :param directory: of the lab
+        """
+        for driver in ('dedup',) if self._quick else ('stock', 'dedup'):
+            groups = {group: tests for group, tests in self._groups.items()
+                      if driver == 'dedup'
+                      or group not in tempest_tests.OURS}
+            if not groups:
+                continue
+            cloud = up.up(name, directory, Settings(
+                profile=self._profile, drivers=(driver, driver),
+                controller=driver == 'dedup',
+                backups=self._profile == 'volume' and not self._quick),
+                self._progress)
+            try:
+                for concurrency in self._concurrencies[driver]:
+                    self._tests(cloud, tempest_results.Run(
+                        driver, concurrency), groups)
+                if _WITHOUT_AGENT in groups:
+                    self._without_agent(cloud, groups[_WITHOUT_AGENT])
+            finally:
+                cloud.lab.destroy()
+
+    def _tests(self, cloud, run, groups):
+        """Run tests in a lab that is up."""
+        for kind, logs_in in (('', True), ('-without-ssh', False)):
+            wanted = [test for group, tests in groups.items()
+                      for test in tests if group != _WITHOUT_AGENT
+                      and (group in tempest_tests.LOGGING_IN) == logs_in]
+            if wanted:
+                self._call(cloud, run, kind, wanted, logs_in)
+
+    def _without_agent(self, cloud, wanted):
+        """Kill the agent of a destination; run the tests for that."""
+        away = cloud.computes[-1]
+        away.process(nova.AGENT).send(signal.SIGKILL)
+        self._call(cloud, tempest_results.Run('dedup', 1), '-without-agent',
+                   wanted, True, away.name)
+
+    def _call(self, cloud, run, kind, wanted, logs_in, away=''):
+        """Call Tempest; keep what has come of its tests."""
+        name = '%s-%d%s' % (run.driver, run.concurrency, kind)
+        tempest = _Tempest(cloud, name, logs_in, away)
+        self._progress.say('Tempest: %s' % tempest.log)
+        ended = tempest.run(wanted, run.concurrency, self._limit)
+        known = tempest_results.parse(
+            tempest.log.read_text(errors='replace'))
+        self.outcomes.setdefault(run, {}).update(known)
+        self._found.add(
+            'Tempest, %s' % name,
+            'ran no test: see %s' % tempest.log if not known
+            else 'ended' if ended
+            else 'was stopped after %d s; what had ended counts'
+            % self._limit, '', 'ends within %d s' % self._limit,
+            bool(known) and ended)
 
 
-def _counts(outcomes):
-    """Yield (group, (passed, failed, skipped)) of groups that ran."""
-    for group, tests in GROUPS.items():
-        kinds = [one.outcome for name, one in outcomes.items()
-                 if any(re.search(test, name) for test in tests)]
-        if kinds:
-            yield group, tuple(map(kinds.count, ('ok', 'FAILED', 'SKIPPED')))
+def run(name, directory, command, campaign):
+    """Run a campaign; print and write what has come of it.
 
-
-def run(name, directory, command, groups, concurrency, progress):
-    """Bring up a lab with each driver, and run the tests in it.
+    This is done, too, if it fails or is interrupted.
 
     :param command: as it was typed
-    :param groups: of GROUPS
+    :param campaign: {name: value}, of Campaign without found
     :returns: exit status
     """
     found = results.Results(command)
-    outcomes = {}
-    for driver in 'stock', 'dedup':
-        # Those of the plugin need our driver.
-        wanted = [group for group in groups
-                  if driver == 'dedup' or group != 'plugin']
-        if not wanted:
-            continue
-        cloud = up.up(name, directory, Settings(
-            profile='volume', drivers=(driver, driver),
-            controller=driver == 'dedup'), progress)
-        try:
-            outcomes[driver] = tests(cloud, driver, wanted, concurrency,
-                                     progress)
-        finally:
-            cloud.lab.destroy()
-    judge(outcomes.get('stock'), outcomes['dedup'], found)
-    found.write(DIRECTORY / 'report.json')
-    print('\n%s\n\n%s' % (show(outcomes), found.text()))
-    for test, one in sorted(outcomes['dedup'].items()):
-        if one.outcome == 'SKIPPED':
-            print('skipped: %s: %s' % (test, one.reason))
+    done = Campaign(found=found, **campaign)
+    whole = False
+    try:
+        done.run(name, directory)
+        whole = True
+    finally:
+        if not whole:
+            found.add('this command', 'was broken off', '',
+                      'comes to its end', False)
+        tempest_results.judge(done.outcomes, found)
+        found.write(DIRECTORY / 'report.json')
+        print('\n%s\n\n%s' % (tempest_results.show(done.outcomes),
+                              found.text()))
+        print('\n'.join(tempest_results.skipped(done.outcomes)))
     return found.status()
-
-
-def show(outcomes):
-    """Return the table of how many tests passed.
-
-    :param outcomes: {driver: as of parse()}
-    """
-    return table.text(
-        ('tests', 'driver', 'passed', 'failed', 'skipped'),
-        [(group, driver, *counts) for driver, known in outcomes.items()
-         for group, counts in _counts(known)])
-
-
-def tests(cloud, driver, groups, concurrency, progress):
-    """Run tests in a lab that is up; return their outcomes."""
-    known = {}
-    for kind, logs_in in (('', True), ('-without-ssh', False)):
-        wanted = [test for group in groups for test in GROUPS[group]
-                  if (group in LOGGING_IN) == logs_in]
-        if wanted:
-            known.update(_Tempest(cloud, driver + kind, progress, logs_in)
-                         .run(wanted, concurrency))
-    if 'plugin' in groups:
-        away = cloud.computes[-1]
-        away.process(nova.AGENT).send(signal.SIGKILL)
-        known = {**{name: one for name, one in known.items()
-                    if not re.search(_WITHOUT_AGENT, name)},
-                 **_Tempest(cloud, driver + '-without-agent', progress,
-                            True, away.name).run([_WITHOUT_AGENT], 1)}
-    return known
 
 
 class _Tempest:
@@ -175,51 +152,65 @@ class _Tempest:
     :param host_without_agent: '' if there is none
     """
 
-    def __init__(self, cloud, name, progress, logs_in,
-                 host_without_agent=''):
+    def __init__(self, cloud, name, logs_in, host_without_agent):
         self._cloud = cloud
         self._directory = DIRECTORY / name
-        self._log = DIRECTORY / (name + '.log')
-        self._progress = progress
-        # tempest starts the "python" and programs of its environment
+        self.log = DIRECTORY / (name + '.log')
+        # tempest starts the "python" and programs of its environment; what
+        # it writes is in the log if it is stopped, too
         self._env = {
             **os.environ, 'PYTHON': str(cloud.python),
+            'PYTHONUNBUFFERED': '1',
             'PATH': '%s:%s' % (cloud.python.parent, os.environ['PATH'])}
         DIRECTORY.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(self._directory, ignore_errors=True)
-        self._log.unlink(missing_ok=True)
-        self._tempest('init', self._directory, cwd=DIRECTORY, timeout=120)
+        self.log.unlink(missing_ok=True)
+        if not self._tempest('init', self._directory, cwd=DIRECTORY,
+                             limit=120):
+            raise errors.LabError('tempest init did not end', self.log)
         (self._directory / 'etc/tempest.conf').write_text(cloud.render(
             'tempest.conf', directory=self._directory,
             logs_in=logs_in, host_without_agent=host_without_agent,
             **_resources(cloud, logs_in)))
 
-    def _tempest(self, *words, cwd, timeout):
-        with self._log.open('a') as output:
-            subprocess.run(
-                [self._cloud.python, '-m', 'tempest.cmd.main', *words],
-                check=False, cwd=cwd, stdin=subprocess.DEVNULL,
-                stdout=output, stderr=output, env=self._env,
-                timeout=timeout)
-
-    def run(self, wanted, concurrency):
-        """Return the outcomes.
+    def run(self, wanted, concurrency, limit):
+        """Run tests; return whether they ended within a time.
 
         :param wanted: regular expressions
-        :raises LabError: no test ran, or they take too long
+        :param limit: seconds
         """
-        self._progress.say('Tempest: %s' % self._log)
+        return self._tempest(
+            'run', '--concurrency', str(concurrency),
+            '--exclude-list', tempest_tests.SKIP_LIST, '--regex',
+            '|'.join('(%s)' % test for test in wanted),
+            cwd=self._directory, limit=limit)
+
+    def _tempest(self, *words, cwd, limit):
+        with self.log.open('a') as output:
+            return ends_within(
+                limit, [self._cloud.python, '-m', 'tempest.cmd.main',
+                        *words],
+                cwd=cwd, stdin=subprocess.DEVNULL, stdout=output,
+                stderr=output, env=self._env)
+
+
+def ends_within(limit, command, **options):
+    """Run a program; end it and all that it has started after some time.
+
+    :param limit: seconds
+    :param options: of subprocess.Popen
+    :returns: whether it ended before
+    """
+    with subprocess.Popen(command, start_new_session=True,
+                          **options) as process:
         try:
-            self._tempest('run', '--concurrency', str(concurrency), '--regex',
-                          '|'.join('(%s)' % test for test in wanted),
-                          cwd=self._directory, timeout=LIMIT)
-        except subprocess.TimeoutExpired as error:
-            raise errors.LabError('Tempest was not done after %d s' % LIMIT,
-                                  self._log) from error
-        found = parse(self._log.read_text(errors='replace'))
-        if not found:
-            raise errors.LabError('Tempest ran no test', self._log)
-        return found
+            process.wait(limit)
+            return True
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _resources(cloud, logs_in):

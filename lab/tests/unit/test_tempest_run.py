@@ -1,82 +1,181 @@
 # SPDX-License-Identifier: Apache-2.0
-import re
+import contextlib
+import io
+import json
+import os
+import pathlib
+import select
+import subprocess
+import tempfile
 import unittest
+from unittest import mock
 
+from lab import errors
+from lab import steps
 from lab import tempest_run
-from testkit import results
+from lab import tempest_tests
 
-OUTPUT = '''\
-{0} a.b.C.test_one[id-1,slow] [12.3s] ... ok
-{1} a.b.C.test_two[id-2] [0.1s] ... FAILED
-{0} setUpClass (a.b.D) ... SKIPPED: there are fewer than two compute hosts
-{0} setUpClass (a.b.E) [0.0s] ... FAILED
-
-Captured traceback:
-    ... ok
-'''
+SERVERS = '{0} tempest.api.compute.servers.test_x.A.test_%s [1s] ... %s\n'
+PLUGIN = ('{0} nova_dedup_migrate_tempest_plugin.scenario.test_x.A.test_a '
+          '[1s] ... ok\n')
+AGENTS = ('{0} nova_dedup_migrate_tempest_plugin.scenario.test_agents.A'
+          '.test_a [1s] ... ok\n')
 
 
 class TempestRunTest(unittest.TestCase):
+    """Labs and Tempest are not real."""
 
-    def test_parse(self):
-        found = tempest_run.parse(OUTPUT)
+    def setUp(self):
+        super().setUp()
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = pathlib.Path(directory.name)
+        self.settings = []
+        self.calls = []
+        #: What Tempest writes and whether it ends, by the name of its log.
+        self.output = {}
+        for patch in (
+                mock.patch.object(tempest_run, 'DIRECTORY', self.directory),
+                mock.patch.object(tempest_run.up, 'up', autospec=True,
+                                  side_effect=self.up),
+                mock.patch.object(tempest_run, '_Tempest', self.tempest)):
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def up(self, name, directory, settings, progress):
+        self.settings.append(settings)
+        self.cloud = mock.MagicMock()
+        self.cloud.computes[-1].name = 'compute2'
+        return self.cloud
+
+    def tempest(self, cloud, name, logs_in, away):
+        made = mock.Mock(log=self.directory / (name + '.log'))
+        text, ends = self.output.get(name, (SERVERS % ('a', 'ok'), True))
+        made.log.write_text(text)
+
+        def run(wanted, concurrency, limit):
+            self.calls.append((name, tuple(wanted), concurrency, away))
+            return ends
+        made.run = run
+        return made
+
+    def run_campaign(self, *groups, quick=False, concurrency=2,
+                     profile='volume'):
+        """Run it; return (exit status, rows of the report)."""
+        with contextlib.redirect_stdout(io.StringIO()) as self.printed:
+            status = tempest_run.run('temp', self.directory, 'make tempest', {
+                'profile': profile, 'concurrency': concurrency,
+                'groups': {name: tempest_tests.GROUPS[name]
+                           for name in groups},
+                'quick': quick,
+                'progress': mock.create_autospec(steps.Progress,
+                                                 instance=True)})
+        return status, self.rows()
+
+    def rows(self):
+        return {row['name']: (row['value'], row['ok']) for row in json.loads(
+            (self.directory / 'report.json').read_text())['rows']}
+
+    def test_both_drivers_and_ours_at_once(self):
+        self.output['dedup-1-without-agent'] = AGENTS, True
+        status, _ = self.run_campaign('servers', 'without-agent', 'volume')
+        self.assertEqual(0, status, self.printed.getvalue())
         self.assertEqual(
-            {'a.b.C.test_one': 'ok', 'a.b.C.test_two': 'FAILED',
-             'setUpClass (a.b.D)': 'SKIPPED',
-             'setUpClass (a.b.E)': 'FAILED'},
-            {name: one.outcome for name, one in found.items()})
-        self.assertEqual('there are fewer than two compute hosts',
-                         found['setUpClass (a.b.D)'].reason)
-
-    def judged(self, theirs, ours):
-        found = results.Results('x')
-        tempest_run.judge(theirs, ours, found)
-        return {row.name: row.ok for row in found.rows}
-
-    def named(self, **outcomes):
-        """The outcomes of tests of the group servers."""
-        return {'tempest.api.compute.servers.test_x.A.' + name:
-                tempest_run.Outcome(outcome)
-                for name, outcome in outcomes.items()}
-
-    def test_a_fault_of_ours_is_one(self):
-        theirs = self.named(a='ok', b='ok', c='FAILED')
-        ours = self.named(a='FAILED', b='ok', c='FAILED')
-        prefix = 'tempest.api.compute.servers.test_x.A.'
+            ['stock-1', 'stock-1-without-ssh', 'dedup-1',
+             'dedup-1-without-ssh', 'dedup-2', 'dedup-2-without-ssh',
+             'dedup-1-without-agent'], [name for name, *_ in self.calls])
+        self.assertEqual([1, 1, 1, 1, 2, 2, 1],
+                         [number for _, _, number, _ in self.calls])
         self.assertEqual(
-            {"servers, Nova's driver": True, 'servers, our driver': True,
-             prefix + 'a': False, prefix + 'c': True},
-            self.judged(theirs, ours))
+            [('stock', False, True), ('dedup', True, True)],
+            [(one.drivers[0], one.controller, one.backups)
+             for one in self.settings])
+        self.assertEqual(tempest_tests.GROUPS['without-agent'],
+                         self.calls[-1][1])
+        self.assertEqual('compute2', self.calls[-1][3])
+        self.assertNotIn(tempest_tests.GROUPS['without-agent'][0],
+                         self.calls[2][1])
 
-    def test_without_a_base_line_each_failure_counts(self):
-        found = self.judged(None, self.named(a='ok', c='FAILED'))
-        self.assertEqual([True, False], list(found.values()))
+    def test_another_profile(self):
+        self.run_campaign('servers', profile='shared', concurrency=1)
+        self.assertEqual({('shared', False)}, {
+            (one.profile, one.backups) for one in self.settings})
+        self.assertEqual(['stock-1', 'dedup-1'],
+                         [name for name, *_ in self.calls])
 
-    def test_no_test_passed(self):
-        self.assertEqual({'servers, our driver': False},
-                         self.judged(None, self.named(a='SKIPPED')))
+    def test_the_quick_form_is_one_run_with_our_driver(self):
+        self.output['dedup-1'] = PLUGIN, True
+        status, _ = self.run_campaign('plugin', quick=True)
+        self.assertEqual(0, status, self.printed.getvalue())
+        self.assertEqual([('dedup-1', 1)], [
+            (name, number) for name, _, number, _ in self.calls])
+        self.assertFalse(self.settings[0].backups)
 
-    def test_table(self):
-        text = tempest_run.show({
-            'stock': self.named(a='ok', b='SKIPPED'),
-            'dedup': {**self.named(a='ok', b='FAILED'),
-                      'setUpClass (nova_dedup_migrate_tempest_plugin.x)':
-                      tempest_run.Outcome('SKIPPED', 'x')}})
+    def test_what_ended_before_the_limit_counts(self):
+        self.output['stock-1'] = (SERVERS % ('a', 'ok')
+                                  + SERVERS % ('b', 'FAILED')
+                                  + SERVERS % ('c', '')), False
+        status, rows = self.run_campaign('servers', concurrency=1)
+        self.assertEqual(1, status)
+        value, ok = rows['Tempest, stock-1']
+        self.assertIn('was stopped after', value)
+        self.assertFalse(ok)
+        self.assertEqual(('ended', True), rows['Tempest, dedup-1'])
         self.assertEqual(
-            [['servers', 'stock', '1', '0', '1'],
-             ['plugin', 'dedup', '0', '0', '1'],
-             ['servers', 'dedup', '1', '1', '0']],
-            [line.split() for line in text.splitlines()[-3:]])
+            ('1 passed, 1 failed, 0 skipped', True),
+            rows["servers, Nova's driver, one at a time"])
 
-    def test_each_test_is_in_one_group(self):
-        for name, group in (
-                ('tempest.api.volume.test_volumes_get.A.test_b', 'volume'),
-                ('tempest.api.compute.volumes.test_c.A.test_b', 'servers'),
-                ('tempest.api.compute.admin.test_live_migration_negative.A'
-                 '.test_b', 'live-migration'),
-                ('nova_dedup_migrate_tempest_plugin.scenario.test_agents.A'
-                 '.test_b', 'plugin')):
-            self.assertEqual([group], [
-                group for group, tests in tempest_run.GROUPS.items()
-                if any(re.search(test, name) for test in tests)])
-        self.assertTrue(set(tempest_run.QUICK) <= set(tempest_run.GROUPS))
+    def test_no_test_ran(self):
+        self.output['dedup-1'] = 'Traceback\n', True
+        status, rows = self.run_campaign('servers', concurrency=1)
+        self.assertEqual(1, status)
+        self.assertIn('ran no test', rows['Tempest, dedup-1'][0])
+
+    def test_a_lab_that_does_not_come_up_loses_nothing(self):
+        def up(name, directory, settings, progress):
+            if settings.drivers[0] == 'dedup':
+                raise errors.LabError('no')
+            return mock.MagicMock()
+
+        tempest_run.up.up.side_effect = up
+        self.assertRaises(errors.LabError, self.run_campaign, 'servers')
+        rows = self.rows()
+        self.assertEqual(('was broken off', False), rows['this command'])
+        self.assertEqual(
+            ('1 passed, 0 failed, 0 skipped', True),
+            rows["servers, Nova's driver, one at a time"])
+        self.assertIn('left out: ', self.printed.getvalue())
+
+    def test_fails_with_ours_alone(self):
+        self.output['dedup-2'] = SERVERS % ('a', 'FAILED'), True
+        status, rows = self.run_campaign('servers')
+        self.assertEqual(1, status)
+        self.assertEqual((1, False), rows[
+            "fails with our driver, 2 at a time and not with Nova's"])
+
+
+class EndsWithinTest(unittest.TestCase):
+
+    def test_ends(self):
+        self.assertTrue(tempest_run.ends_within(60, ['true']))
+
+    def test_all_that_it_started_ends(self):
+        output, theirs = os.pipe()
+        self.addCleanup(os.close, output)
+        real = subprocess.Popen.wait
+
+        def wait(process, timeout=None):
+            if timeout is None:
+                return real(process)
+            # What it has started runs.
+            self.assertEqual(b'\n', os.read(output, 1))
+            raise subprocess.TimeoutExpired('sh', timeout)
+
+        with mock.patch.object(subprocess.Popen, 'wait', wait):
+            self.assertFalse(tempest_run.ends_within(
+                60, ['sh', '-c', '(echo; exec tail -f /dev/null) & wait'],
+                stdout=theirs))
+        os.close(theirs)
+        # It can be read when nobody has the other end any more.
+        self.assertEqual([output], select.select([output], [], [], 60)[0])
+        self.assertEqual(b'', os.read(output, 1))

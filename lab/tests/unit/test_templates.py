@@ -2,6 +2,7 @@
 """Every template is rendered for every profile."""
 
 import configparser
+import dataclasses
 import types
 
 from lab import cloud as clouds
@@ -227,6 +228,27 @@ class TestTemplates(base.TestCase):
             self.assertEqual(
                 profile in ('volume', 'ceph'),
                 conf['dedup_migrate'].getboolean('shared_volumes'))
+
+    def test_tempest_moves_and_backs_up_volumes_if_it_can(self):
+        values = {'directory': '/d', 'image': '1', 'image_alt': '2',
+                  'flavor': '3', 'flavor_alt': '4', 'network': 'instances',
+                  'extensions': ['a'], 'image_file': '/image',
+                  'image_properties': {'a': 'b'}, 'logs_in': True,
+                  'host_without_agent': ''}
+        for profile, cloud in self.each():
+            conf = self.render(cloud, 'tempest.conf', **values)
+            self.assertFalse(
+                conf['volume-feature-enabled'].getboolean('backup'))
+            self.assertNotIn('backend_names', conf['volume'])
+            if profile != 'volume':
+                continue
+            cloud.settings = dataclasses.replace(cloud.settings,
+                                                 backups=True)
+            conf = self.render(cloud, 'tempest.conf', **values)
+            for name in 'backup', 'multi_backend':
+                self.assertTrue(
+                    conf['volume-feature-enabled'].getboolean(name))
+            self.assertEqual('nas,nas2', conf['volume']['backend_names'])
 
     def test_ssh_between_compute_hosts(self):
         for _profile, cloud in self.each():
