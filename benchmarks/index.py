@@ -5,7 +5,8 @@ A file of random bytes is indexed as the agent does it, and digests are
 looked up in an index of many files, half of them there.  Rates for a core
 are of the time that the thread had the processor, so that other work on
 the machine does not count.  LMDB with the same keys and places is measured
-beside it.
+beside it.  --similarity compares two Debian disks as well, which were made
+one by one of the same packages.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ import time
 import lmdb
 import numpy
 
+from benchmarks import rst
+from guests import errors
+from guests.debian import image
 from nova_dedup_migrate.storage import blocks
+from nova_dedup_migrate.storage import similarity
 from nova_dedup_migrate.storage.index import fingerprints
 from nova_dedup_migrate.storage.index import segment
 from nova_dedup_migrate.storage.index import store
@@ -186,6 +191,43 @@ def _fill(where: str, number: int, begun) -> None:
             begun.set()
 
 
+def comparing(found: results.Results) -> None:
+    """Compare the disk of the Debian guest with one of its packages alone.
+
+    The guest's has a web server's files and a database as well.
+    """
+    try:
+        paths = {'packages alone': image.build_plain(),
+                 'the guest': image.build()}
+    except errors.BuildError as error:
+        found.add('Debian disks', str(error), '', 'built', False)
+        return
+    contents = {name: similarity.of_file(str(path))
+                for name, path in paths.items()}
+    for name, content in contents.items():
+        found.add('Debian, %s: zeros' % name, 100 * content.zero_share, '%',
+                  'any', True)
+        found.add('Debian, %s: data' % name,
+                  len(content.keys) * blocks.BLOCK / 1e6, 'MB', 'any', True)
+        found.add('Debian, %s: indexing, of a core' % name,
+                  content.read / content.seconds / 1e6, 'MB/s', 'any', True)
+        (other,) = (one for one in contents if one != name)
+        found.add('Debian, %s: data that is in %s' % (name, other),
+                  100 * similarity.share(content, contents[other]), '%',
+                  'any', True)
+
+
+def publish(found: results.Results, command: str, directory: Path) -> None:
+    """Write index.inc, for a document in the directory above."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / (NAME + '.inc')).write_text(
+        'Made with::\n\n   %s\n\n%s\n' % (command, rst.simple(
+            ['', 'value', 'unit', 'target', 'reached'],
+            [[row.name, '%.4g' % row.value if isinstance(row.value, float)
+              else str(row.value), row.unit, row.target,
+              'yes' if row.ok else 'no'] for row in found.rows])))
+
+
 def measure(found: results.Results, quick: bool,
             note: Callable[[str], None]) -> None:
     with tempfile.TemporaryDirectory(prefix='bench-index-',
@@ -206,14 +248,29 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('--quick', action='store_true',
                         help='a smaller file and index')
+    parser.add_argument('--similarity', action='store_true',
+                        help='also compare two Debian disks; makes them of '
+                        'Debian\'s packages if they are not there, as root, '
+                        'which takes minutes')
+    parser.add_argument('--publish', type=Path, metavar='DIR',
+                        help='write index.inc here, for the documentation')
     options = parser.parse_args(argv)
+    typed = ' '.join(sys.argv[1:] if argv is None else argv)
+    command = 'make bench-index' + (' ARGS="%s"' % typed if typed else '')
+    found = results.Results(command)
+
+    def note(text: str) -> None:
+        print(text, '...', file=sys.stderr, flush=True)
+
     (TOP / 'build').mkdir(exist_ok=True)
-    found = results.Results('make bench-index' + (
-        ' ARGS=--quick' if options.quick else ''))
-    measure(found, options.quick,
-            lambda text: print(text, '...', file=sys.stderr, flush=True))
+    measure(found, options.quick, note)
+    if options.similarity:
+        note('comparing two Debian disks')
+        comparing(found)
     print(found.text())
     found.write(TOP / 'build/bench-index/report.json')
+    if options.publish:
+        publish(found, command, options.publish)
     return found.status()
 
 

@@ -55,6 +55,18 @@ def build() -> Path:
     return cache.entry('debian', name, _build) / 'disk.raw'
 
 
+def build_plain() -> Path:
+    """A raw image of the packages alone, built if it is not cached.
+
+    Its file system is made anew, as that of another machine of this release.
+
+    :raises BuildError: a tool is missing or fails
+    """
+    name = cache.key(str(DISK_MIB), _CONFIG, [
+        Path(__file__), Path(base.__file__), Path(bootdisk.__file__)])
+    return cache.entry('debian-plain', name, _build_plain) / 'disk.raw'
+
+
 def own_copy(target: Path) -> Path:
     """A copy of the image that a guest may write to, sparse."""
     return cache.copy(build(), target)
@@ -73,12 +85,24 @@ def _inputs():
         lister / 'package']
 
 
-def _build(work):
+def _build_plain(work):
+    root = _unpack(work)
+    _make_disk(work, root)
+    shutil.rmtree(root)
+
+
+def _unpack(work):
+    """Return a directory with the packages."""
     base.check_root()
     root = work / 'root'
     root.mkdir()
     run(['tar', '-x', '-p', '--numeric-owner', '--xattrs',
          '--xattrs-include=*', '-C', root, '-f', base.archive()])
+    return root
+
+
+def _build(work):
+    root = _unpack(work)
     _add_files(work, root)
     _add_programs(work, root)
     # in a process namespace of its own, so that the database server ends
