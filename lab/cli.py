@@ -107,8 +107,11 @@ def _parser():
                      help='of %s (default: %%(default)s)' % ', '.join(
                          fault_campaign.MOMENTS))
     one.add_argument('--quick', action='store_true',
-                     help='only %s, %s' % (', '.join(fault_campaign.QUICK),
-                                           fault_campaign.QUICK_MOMENT))
+                     help='only %s, %s; where disks are built, %s while '
+                          'that is done' % (
+                              ', '.join(fault_campaign.QUICK),
+                              fault_campaign.QUICK_MOMENT,
+                              ', '.join(fault_campaign.QUICK_FILLING)))
     one.add_argument('--repeat', type=int, default=1,
                      help='times (default: %(default)s)')
     one.add_argument('--fresh', action='store_true',
@@ -415,9 +418,9 @@ def _faults(args):
         ledger.clear()
     if args.retry:
         ledger.forget_failed()
-    wanted = fault_campaign.pairs(
-        *((fault_campaign.QUICK, (fault_campaign.QUICK_MOMENT,))
-          if args.quick else (args.only, args.moments)), cloud.settings)
+    wanted = (
+        fault_campaign.quick_pairs(cloud.settings) if args.quick
+        else fault_campaign.pairs(args.only, args.moments, cloud.settings))
     try:
         fault_campaign.FaultCampaign(
             cloud, instances.Disks.of(cloud.settings, args.disk,

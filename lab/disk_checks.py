@@ -18,8 +18,8 @@ from lab import errors
 from lab import faults
 
 _INSTANCES = 'var/lib/nova/instances'
-#: Below the directory of a host, so in the same file system.
-_KEPT = 'kept-disks'
+#: Beside them, so in the same file system.
+_KEPT = _INSTANCES + '/kept-disks'
 _READ = 1 << 20
 
 
@@ -35,7 +35,7 @@ class Compared:
 
 def files(host, uuid):
     """Return the files of an instance's disks that are on a host."""
-    return sorted(path for path in (host.directory / _INSTANCES / uuid).glob(
+    return sorted(path for path in (host.root / _INSTANCES / uuid).glob(
         'disk*') if path.suffix != '.info')
 
 
@@ -51,7 +51,7 @@ class Kept:
         self._cloud = cloud
         self._host = host
         self._uuid = uuid
-        self._directory = host.directory / _KEPT / uuid
+        self._directory = host.root / _KEPT / uuid
 
     def __enter__(self):
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -135,7 +135,7 @@ def digests(cloud, host, uuid, paused):
 
 def _digest(cloud, host, path):
     if _form(path) != 'raw':
-        plain = host.directory / _KEPT / 'plain'
+        plain = host.root / _KEPT / 'plain'
         plain.parent.mkdir(exist_ok=True)
         try:
             host.run([_qemu_img(cloud), 'convert', '-U', '-f', _form(path),
@@ -150,12 +150,6 @@ def _digest(cloud, host, path):
     return found.hexdigest()
 
 
-def writers(host):
-    """Return the PIDs of the daemons that write disks which are built."""
-    return [one.pid for one in host.processes()
-            if b'qemu-storage-daemon' in faults.command_line(one.pid)[0]]
-
-
 def left(host):
     """Yield what building disks has left on a host.
 
@@ -166,8 +160,8 @@ def left(host):
         for path in sorted((host.directory / 'var/lib/nova' / directory).glob(
                 '*')):
             yield '%s: %s %s' % (host.name, what, path.name)
-    for pid in writers(host):
-        yield '%s: qemu-storage-daemon %d' % (host.name, pid)
+    for one in faults.writers(host):
+        yield '%s: qemu-storage-daemon %d' % (host.name, one.pid)
 
 
 def watched(host, uuid):

@@ -13,6 +13,7 @@ undone, and when Nova has come to rest
 - a new migration brings it to the other host.
 """
 
+import contextlib
 import fnmatch
 import random
 import time
@@ -44,12 +45,15 @@ MOMENTS = {'before': 0.0, _PREPARING: 0.0, _FILLING: 0.0, 'during': 0.4,
 #: Those that are tried if nothing is said.
 USUAL = ('before', 'during', 'end')
 NAMES = (*faults.FAULTS, *concurrent_migrations.SIZES)
-#: A quarter of an hour's worth on two processors, at one moment.
+#: A quarter of an hour's worth on two processors, each at one moment: in a
+#: lab that builds disks some of them while it does.
 QUICK = ('compute-source', 'compute-destination', 'libvirtd-source',
          'libvirtd-destination', 'agent-source', 'agent-destination',
-         'rabbitmq', 'qemu-source', 'qemu-destination', 'link-cut', 'abort',
-         'force-complete')
+         'disk-writer', 'rabbitmq', 'qemu-source', 'qemu-destination',
+         'link-cut', 'abort', 'force-complete')
 QUICK_MOMENT = 'during'
+QUICK_FILLING = ('compute-source', 'agent-source', 'agent-destination',
+                 'disk-writer', 'qemu-source', 'abort')
 _NO_MOMENT = '-'
 _NAME = 'faults'
 #: Seconds in which the guest boots, on a machine that has more to do.
@@ -79,8 +83,20 @@ def pairs(patterns, moments, settings):
         if name in concurrent_migrations.SIZES:
             found.append((name, _NO_MOMENT))
         elif faults.FAULTS[name].fits(settings):
+            fitting = faults.FAULTS[name].moments or moments
             found += [(name, moment) for moment in moments
-                      if moment != _FILLING or settings.builds_disks]
+                      if moment in fitting and (
+                          moment != _FILLING or settings.builds_disks)]
+    return found
+
+
+def quick_pairs(settings):
+    """Return the (fault, moment) pairs of a quarter of an hour."""
+    found = []
+    for name in QUICK:
+        filling = settings.builds_disks and name in QUICK_FILLING
+        found += pairs((name,), (_FILLING if filling else QUICK_MOMENT,),
+                       settings)
     return found
 
 
@@ -110,7 +126,11 @@ class FaultCampaign:
         :raises LabError: the lab itself does not work
         """
         trials = []
-        try:
+        with contextlib.ExitStack() as stack:
+            for name in sorted({name for name, _moment in wanted}
+                               & set(faults.FAULTS)):
+                stack.enter_context(faults.FAULTS[name].around(self._cloud))
+            stack.callback(self._delete)
             for name, moment in wanted:
                 trial = Trial(name, moment, self._cloud.settings.profile)
                 self._ready()
@@ -123,8 +143,6 @@ class FaultCampaign:
                     self._try(self._run_trial, faults.FAULTS[name], trial)
                 self._ledger.add(trial)
                 trials.append(trial)
-        finally:
-            self._delete()
         return trials
 
     def _try(self, run, *args):
@@ -254,14 +272,14 @@ class FaultCampaign:
     def _wait_fills(self, destination):
         """Wait until some of a disk is built; False if none is."""
         asked = time.monotonic()
-        while not disk_checks.writers(destination):
+        while not faults.writers(destination):
             if time.monotonic() - asked > _ASK:
                 if not self._migrates():
                     return False
                 asked = time.monotonic()
             time.sleep(0.02)
         time.sleep(random.random() * _FILLS)  # noqa: S311
-        return bool(disk_checks.writers(destination))
+        return bool(faults.writers(destination))
 
     def _digests(self, host, running=True):
         """What is on its disks, None if they are not copied."""

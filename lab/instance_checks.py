@@ -97,7 +97,7 @@ def _on_hosts(cloud, servers):
         if cloud.settings.builds_disks:
             yield from disk_checks.left(host)
         if cloud.settings.profile != 'shared':
-            for path in (host.directory / 'var/lib/nova/instances').glob(
+            for path in (host.root / 'var/lib/nova/instances').glob(
                     '*-*-*-*-*'):
                 if path.name not in ours:
                     yield '%s: files of %s' % (host.name, path.name)

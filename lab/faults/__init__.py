@@ -23,9 +23,10 @@ from lab.faults.programs import command_line
 from lab.faults.programs import domain_state
 from lab.faults.programs import qemus
 from lab.faults.programs import session
+from lab.faults.programs import writers
 
 FAULTS = {fault.name: fault for fault in (
     *programs.FAULTS, *links.FAULTS, *storage.FAULTS, *requests.FAULTS)}
 
 __all__ = ['FAULTS', 'HAD_ARRIVED', 'HAD_LEFT', 'Fault', 'Scene',
-           'command_line', 'domain_state', 'qemus', 'session']
+           'command_line', 'domain_state', 'qemus', 'session', 'writers']

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all faults are."""
 
+import contextlib
 import dataclasses
 
 SIDES = ('source', 'destination')
@@ -41,15 +42,25 @@ class Fault:
     :ivar name: for the command line and the table
     :ivar undo_after: seconds
     :ivar survives: whether the instance has to run afterwards
+    :ivar moments: of the campaign at which there is something to inject it
+        into; (): at all
     """
 
     name: str
     undo_after: float = 2.0
     survives: bool = True
+    moments: tuple = ()
 
     def fits(self, settings):
         """Whether a lab with these settings has what it is injected into."""
         return True
+
+    def around(self, cloud):
+        """Return a context in which the lab has what it needs.
+
+        No instance is there when it begins and ends.
+        """
+        return contextlib.nullcontext()
 
     def inject(self, scene):
         """Do it; return what is worth a note in the table, or ''.

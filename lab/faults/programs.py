@@ -2,7 +2,8 @@
 """Programs that are ended or stopped.
 
 What was ended is started again, what was stopped goes on.  A QEMU that was
-killed stays dead.  The destination's is waited for.
+killed stays dead.  The destination's is waited for, and so is the daemon that
+writes a disk which is built.
 """
 
 from collections.abc import Callable
@@ -24,7 +25,8 @@ _COMPUTE = 'nova-compute'
 _LIBVIRTD = 'libvirtd'
 _RABBITMQ = 'rabbitmq'
 _QEMU = 'qemu'
-#: Seconds after the request until the destination's QEMU is there.
+#: Seconds after the request until the destination's QEMU, or the daemon, is
+#: there.
 _APPEARS_S = 60.0
 
 _START: dict[str, Callable] = {
@@ -80,6 +82,29 @@ class Program(Fault):
             _START[self.program](scene.cloud, host.name)
 
 
+@dataclasses.dataclass(frozen=True)
+class DiskWriter(Fault):
+    """The daemon that writes a disk at the destination is killed."""
+
+    moments: tuple = ('before', 'preparing', 'filling')
+
+    def fits(self, settings):
+        return settings.builds_disks
+
+    def inject(self, scene):
+        deadline = time.monotonic() + _APPEARS_S
+        while not (found := writers(scene.destination)):
+            if scene.compute.get_server(scene.server).task_state is None:
+                return 'too late'
+            if time.monotonic() > deadline:
+                raise errors.LabError('%s: no disk is written on %s' % (
+                    self.name, scene.destination.name))
+            time.sleep(0.05)
+        for process in found:
+            process.send(signal.SIGKILL)
+        return ''
+
+
 def _both(name, program, **values):
     return [Program('%s-%s' % (name, side), side=side, program=program,
                     **values) for side in SIDES]
@@ -103,6 +128,7 @@ FAULTS = (
     Program('rabbitmq-gone', 150.0, side='control', program=_RABBITMQ),
     Program('qemu-source', survives=False, side='source', program=_QEMU),
     Program('qemu-destination', side='destination', program=_QEMU),
+    DiskWriter('disk-writer'),
 )
 
 
@@ -120,6 +146,12 @@ def session(host, leader):
 def qemus(host, uuid):
     """Return the processes of an instance's QEMU on a host."""
     return [one for one in host.processes() if _is_qemu(one.pid, uuid)]
+
+
+def writers(host):
+    """Return the daemons that write disks which are built on a host."""
+    return [one for one in host.processes()
+            if b'qemu-storage-daemon' in command_line(one.pid)[0]]
 
 
 def domain_state(host, uuid):

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Storage that hangs, fails, or is full."""
 
+import contextlib
 import dataclasses
+import os
 import signal
 
 from lab import errors
@@ -12,6 +14,12 @@ from lab.services import gluster
 #: What fills a host's own file systems: libvirt's and QEMU's files.
 _FULL = ('/var/lib/libvirt/qemu', '/var/log/libvirt/qemu')
 _INSTANCES = '/var/lib/nova/instances'
+#: Of a file system of its own: its image, sparse, and its bytes.
+_IMAGE = 'instances.img'
+_SIZE = 32 << 30
+#: What fills it; and bytes that are left, for what is no data.
+_FILLER = 'filler'
+_LEFT = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,24 +73,73 @@ class ReadErrors(Fault):
 class DiskFull(Fault):
     """The destination cannot write files.
 
-    A file system that is full is mounted over the directories it writes to.
+    A file system that is full is mounted over the directories of libvirt.
+    Disks are not hidden: what Nova removes meanwhile has to be gone
+    afterwards.  So theirs is filled.
     """
 
+    def around(self, cloud):
+        return (_own_file_systems(cloud) if _is_local(cloud)
+                else contextlib.nullcontext())
+
     def inject(self, scene):
-        for directory in self._directories(scene):
+        host = scene.destination
+        for directory in _FULL:
             # an inode for its root alone, and no byte
-            scene.destination.run([
-                'mount', '-t', 'tmpfs', '-o', 'size=4k,nr_inodes=1', 'full',
-                directory])
+            host.run(['mount', '-t', 'tmpfs', '-o', 'size=4k,nr_inodes=1',
+                      'full', directory])
+        if _is_local(scene.cloud):
+            found = os.statvfs(_instances(host))
+            host.run(['fallocate', '--length',
+                      found.f_bavail * found.f_frsize - _LEFT,
+                      os.path.join(_INSTANCES, _FILLER)])
         return ''
 
     def undo(self, scene):
-        for directory in self._directories(scene):
-            scene.destination.run(['umount', '--lazy', directory], check=False)
+        host = scene.destination
+        (_instances(host) / _FILLER).unlink(missing_ok=True)
+        for directory in _FULL:
+            host.run(['umount', '--lazy', directory], check=False)
 
-    def _directories(self, scene):
-        local = scene.cloud.settings.profile == 'local'
-        return [*_FULL, *([_INSTANCES] if local else [])]
+
+def _is_local(cloud):
+    """Whether disks are on the compute hosts."""
+    return cloud.settings.profile == 'local'
+
+
+def _instances(host):
+    """Return the directory as the machine sees it."""
+    return host.root / _INSTANCES.lstrip('/')
+
+
+@contextlib.contextmanager
+def _own_file_systems(cloud):
+    """Have each compute host's disks in a file system of its own.
+
+    Only that can be full, and not the machine's.
+
+    :raises LabError: an instance would be hidden
+    """
+    with contextlib.ExitStack() as stack:
+        for host in cloud.computes:
+            if any(_instances(host).glob('*-*-*-*-*')):
+                raise errors.LabError(
+                    '%s has instances: delete them, or leave out '
+                    'disk-full-destination' % host.name)
+            # of a campaign that was killed
+            host.run(['umount', '--lazy', _INSTANCES], check=False)
+            image = host.directory / _IMAGE
+            image.unlink(missing_ok=True)
+            stack.callback(image.unlink, missing_ok=True)
+            with image.open('wb') as file:
+                file.truncate(_SIZE)
+            # few inodes: they take space of the machine
+            host.run(['mkfs.ext4', '-q', '-F', '-m', '0', '-T', 'largefile4',
+                      image])
+            host.run(['mount', '-o', 'loop', image, _INSTANCES])
+            stack.callback(host.run, ['umount', '--lazy', _INSTANCES],
+                           check=False)
+        yield
 
 
 FAULTS = (

@@ -6,8 +6,8 @@ from unittest import mock
 from lab import cloud as clouds
 from lab import disk_checks
 from lab import errors
-from lab import faults
 from lab import settings
+from lab.faults import programs
 from lab.hosts import host
 from nova_dedup_migrate.tests import base
 
@@ -27,7 +27,8 @@ class DiskChecksCase(base.TestCase):
 
     def host(self, name):
         made = mock.create_autospec(host.Host, instance=True)
-        made.name, made.directory = name, self.top / name
+        made.name = name
+        made.directory = made.root = self.top / name
         made.processes.return_value = []
         made.run.side_effect = self.run_command
         return made
@@ -62,7 +63,7 @@ class KeptTest(DiskChecksCase):
                              kept.compare(self.destination))
         self.assertEqual(['virsh', 'suspend'], self.commands[0])
         self.assertEqual(['virsh', 'resume'], self.commands[-1])
-        self.assertFalse((self.source.directory / 'kept-disks'
+        self.assertFalse((self.source.directory / disk_checks._KEPT
                           / UUID).exists())
 
     def test_a_byte_differs(self):
@@ -113,7 +114,7 @@ class LeftTest(DiskChecksCase):
             (path / 'x').touch()
         self.source.processes.return_value = [mock.Mock(pid=7)]
         with mock.patch.object(
-                faults, 'command_line', autospec=True,
+                programs, 'command_line', autospec=True,
                 return_value=[b'/q/qemu-storage-daemon', b'--chardev']):
             self.assertEqual(['one: journal x', 'one: replica x',
                               'one: qemu-storage-daemon 7'],

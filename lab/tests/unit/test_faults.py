@@ -5,6 +5,7 @@ from unittest import mock
 
 from lab import errors
 from lab import faults
+from lab import settings
 from lab.faults import programs
 from lab.hosts import host
 from nova_dedup_migrate.tests import base
@@ -60,3 +61,50 @@ class QemuTest(base.TestCase):
             self.assertRaises(errors.LabError,
                               faults.FAULTS['qemu-destination'].inject,
                               self.scene)
+
+
+class DiskWriterTest(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.host = mock.create_autospec(host.Host, instance=True)
+        self.host.name = 'compute2'
+        self.compute = mock.Mock(spec=['get_server'])
+        self.scene = faults.Scene(None, self.compute, 'server', None,
+                                  self.host)
+        self.processes = [mock.Mock(spec=['pid', 'send'], pid=pid)
+                          for pid in (1, 2)]
+        patcher = mock.patch.object(
+            programs, 'command_line', autospec=True,
+            side_effect=lambda pid: [{1: b'/q/qemu-system-x86_64',
+                                      2: b'/q/qemu-storage-daemon'}[pid]])
+        patcher.start()
+        self.addCleanup(patcher.stop)
+        self.fault = faults.FAULTS['disk-writer']
+
+    def test_it_is_waited_for(self):
+        """And killed, and nothing else."""
+        self.host.processes.side_effect = [[], self.processes[:1],
+                                           self.processes]
+        self.assertEqual('', self.fault.inject(self.scene))
+        self.processes[0].send.assert_not_called()
+        self.processes[1].send.assert_called_once_with(signal.SIGKILL)
+        self.assertTrue(self.fault.has_to_run('', False))
+
+    def test_no_disk_is_written(self):
+        self.host.processes.return_value = self.processes[:1]
+        self.compute.get_server.return_value.task_state = None
+        self.assertEqual('too late', self.fault.inject(self.scene))
+
+    def test_it_does_not_come(self):
+        self.host.processes.return_value = self.processes[:1]
+        with mock.patch.object(programs, '_APPEARS_S', -1):
+            self.assertRaises(errors.LabError, self.fault.inject,
+                              self.scene)
+
+    def test_it_fits_where_disks_are_built(self):
+        for values, wanted in (
+                ({}, False), ({'profile': 'local'}, False),
+                ({'profile': 'local', 'disks': 'always'}, True)):
+            self.assertEqual(wanted, self.fault.fits(
+                settings.Settings(**values)))

@@ -44,7 +44,7 @@ class InstanceChecksCase(base.TestCase):
     def make_host(self, name):
         one = mock.create_autospec(host.Host, instance=True)
         one.name = name
-        one.directory = self.temporary_dir() / name
+        one.directory = one.root = self.temporary_dir() / name
         one.processes.return_value = []
         one.run.side_effect = lambda argv, **_: self.answer(name, argv)
         return one

@@ -118,6 +118,28 @@ class TestPairs(base.TestCase):
             self.assertEqual(wanted, fault_campaign.pairs(
                 ('abort',), ('filling',), settings.Settings(**values)))
 
+    def test_a_disk_is_written_early(self):
+        found = fault_campaign.pairs(
+            ('disk-writer',), fault_campaign.MOMENTS,
+            settings.Settings('local', disks='auto'))
+        self.assertEqual(['before', 'preparing', 'filling'],
+                         [moment for _name, moment in found])
+
+    def test_quick(self):
+        """Each fault that fits once; where disks are built, while they are."""
+        for values, wanted in (
+                ({'profile': 'local', 'disks': 'auto'},
+                 set(fault_campaign.QUICK_FILLING)),
+                ({'profile': 'local'}, set()), ({}, set())):
+            found = fault_campaign.quick_pairs(settings.Settings(**values))
+            names = [name for name, _moment in found]
+            self.assertEqual(sorted(set(names)), sorted(names))
+            self.assertEqual(wanted, {name for name, moment in found
+                                      if moment == 'filling'})
+            self.assertEqual(
+                set(fault_campaign.QUICK) - set(names),
+                set() if wanted else {'disk-writer'})
+
     def test_concurrent_migrations_have_no_moment(self):
         self.assertEqual([('two-at-once', '-')], self.pairs('two*'))
 
@@ -128,8 +150,10 @@ class TestPairs(base.TestCase):
     def test_all(self):
         self.assertLessEqual(set(fault_campaign.QUICK),
                              set(fault_campaign.NAMES))
-        self.assertEqual(set(fault_campaign.NAMES),
-                         {name for name, _moment in self.pairs('*')})
+        found = {name for values in ({}, {'profile': 'local',
+                                          'disks': 'auto'})
+                 for name, _moment in self.pairs('*', **values)}
+        self.assertEqual(set(fault_campaign.NAMES), found)
 
     def test_names_are_those_of_the_faults(self):
         for name, fault in faults.FAULTS.items():
