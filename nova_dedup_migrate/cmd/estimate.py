@@ -9,11 +9,11 @@ import functools
 import random
 import sys
 from typing import Any
-import uuid
 
 from cliff import lister
 
 from nova_dedup_migrate.cmd import agents
+from nova_dedup_migrate.cmd import arguments
 from nova_dedup_migrate.cmd import columns
 from nova_dedup_migrate.cmd import configuration
 from nova_dedup_migrate.cmd import errors
@@ -48,7 +48,7 @@ class Estimate(lister.Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument('server', metavar='SERVER', type=_uuid,
+        parser.add_argument('server', metavar='SERVER', type=arguments.uuid,
                             help='UUID of the instance')
         parser.add_argument('--bandwidth', metavar='MBIT', type=_positive,
                             action='append',
@@ -143,10 +143,6 @@ def _in_use(guest: hypervisor.Guest) -> float:
     except hypervisor_errors.DedupNotSupported:
         # A stock QEMU: all of it may be in use
         return float(sum(part.size for part in memory.ranges(guest)))
-
-
-def _uuid(text: str) -> str:
-    return str(uuid.UUID(text))
 
 
 def _positive(text: str) -> float:

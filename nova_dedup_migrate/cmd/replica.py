@@ -18,6 +18,7 @@ from cliff import lister
 from nova_dedup_migrate import errors as base_errors
 from nova_dedup_migrate.agent import owners
 from nova_dedup_migrate.cmd import agents
+from nova_dedup_migrate.cmd import arguments
 from nova_dedup_migrate.cmd import columns
 from nova_dedup_migrate.cmd import errors
 from nova_dedup_migrate.hypervisor import libvirt_xml
@@ -78,7 +79,7 @@ class Prepare(command.Command):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument('server', metavar='SERVER', type=_uuid,
+        parser.add_argument('server', metavar='SERVER', type=arguments.uuid,
                             help='UUID of the instance')
         parser.add_argument('--host', required=True, metavar='HOST',
                             help='destination of the migration, as Nova '
@@ -222,7 +223,7 @@ class Cancel(command.Command):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument('server', metavar='SERVER', type=_uuid,
+        parser.add_argument('server', metavar='SERVER', type=arguments.uuid,
                             help='UUID of the instance')
         parser.add_argument('--host', metavar='HOST',
                             help='default: this host')
@@ -241,11 +242,3 @@ class Cancel(command.Command):
 
 def _time(seconds: float) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
-
-
-def _uuid(text: str) -> str:
-    try:
-        return str(uuid.UUID(text))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError('%s is no UUID'
-                                         % text) from error

@@ -9,11 +9,11 @@ import logging
 import os
 import time
 from typing import Any
-import uuid
 
 from cliff import command
 from cliff import lister
 
+from nova_dedup_migrate.cmd import arguments
 from nova_dedup_migrate.cmd import columns
 from nova_dedup_migrate.cmd import configuration
 from nova_dedup_migrate.cmd import errors
@@ -71,9 +71,9 @@ class AbortSwap(command.Command):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument('server', metavar='SERVER', type=_uuid,
+        parser.add_argument('server', metavar='SERVER', type=arguments.uuid,
                             help='UUID of the instance')
-        parser.add_argument('volume', metavar='VOLUME', type=_uuid,
+        parser.add_argument('volume', metavar='VOLUME', type=arguments.uuid,
                             help='UUID of the volume')
         parser.add_argument('--timeout', type=float, default=120.0,
                             metavar='SECONDS',
@@ -124,11 +124,3 @@ def _is_same(found: operations.Swap | None, swap: operations.Swap) -> bool:
     """Return whether a swap is still under way."""
     return (found is not None and found.under_way
             and found.began == swap.began)
-
-
-def _uuid(text: str) -> str:
-    try:
-        return str(uuid.UUID(text))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError('%s is no UUID'
-                                         % text) from error
