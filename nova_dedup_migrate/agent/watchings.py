@@ -328,11 +328,19 @@ class Watching:
         self.was_read = True
         pace = pacing.Pacer(latency.Latency(self.guest), self._rate,
                             self._closed)
+        granule = self.watch.granularity // blocks.BLOCK
         with self._export.connect() as handle:
+            def filled(offset: int, length: int) -> list[bool]:
+                kinds = extents.kinds(handle, offset, length,
+                                      self._above_base)
+                return [extents.DATA in kinds[at:at + granule]
+                        for at in range(0, len(kinds), granule)]
+
             yield from scan.scan(
                 handle, clear, pace, order.hot_last(
                     wanted, self.watch.size, self.watch.granularity, clear,
-                    self.written), self._above_base, self.watch.granularity)
+                    self.written, filled),
+                self._above_base, self.watch.granularity)
 
     def written(self) -> bitmap.Bitmap:
         """Return the granules that the guest has written, or never read.
@@ -347,7 +355,12 @@ class Watching:
             raise storage_errors.DiskUnreadable(reason=error) from error
 
     def prove(self, proven: bitmap.Bitmap, canary: canaries.Canary) -> None:
-        """Keep what the destination has proven."""
+        """Keep what the destination has proven.
+
+        Nothing is cleared afterwards, also by a reader that was given up.
+        """
+        with self._clearing:
+            self._scans += 1
         if proven.size != self.watch.granules:
             raise storage_errors.DiskUnreadable(
                 reason='%d granules are said to be proven of %d'

@@ -11,16 +11,20 @@ from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
 import functools
+import math
 import os
+import time
 import typing
 
 from nova import context as nova_context
 from nova import objects
 import nova.conf
 from nova.virt.libvirt import utils as libvirt_utils
+from oslo_log import log as logging
 from oslo_serialization import jsonutils
 
 from nova_dedup_migrate.compute import guests
+from nova_dedup_migrate.compute import monitored_guest
 from nova_dedup_migrate.compute import stored_images
 from nova_dedup_migrate.hypervisor import watching
 from nova_dedup_migrate.identity import domain_disks
@@ -36,9 +40,12 @@ from nova_dedup_migrate.rpc import watch_objects
 from nova_dedup_migrate.storage import blocks
 
 CONF = nova.conf.CONF
+LOG = logging.getLogger(__name__)
 _MIB = 1 << 20
 #: Nova's name of the file of a root disk; only it was made of an image.
 _ROOT = 'disk'
+#: Seconds between two figures in the record of the migration.
+_SHOW = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +61,7 @@ class _File:
 
 
 class DiskFiller:
-    """tasks.fill_disks.DiskPort of one migration.
+    """tasks.disk_port.DiskPort of one migration.
 
     :param driver: the LibvirtDriver
     :param agents: of both hosts
@@ -81,6 +88,7 @@ class DiskFiller:
         self._link_rate = link_rate
         self._context = context
         self._files: dict[str, _File] = {}
+        self._shown = -math.inf
         #: target -> images of the image store that the destination reads
         self._stores: dict[str, image_objects.DedupImageStore] = {}
 
@@ -212,6 +220,28 @@ class DiskFiller:
         return self._agents.filling(
             self._context, self._operation.destination,
             self._operation.migration_uuid, target, wait)
+
+    def show(self, total: int, left: int) -> None:
+        """Put them in the migration's record, as Nova's monitor does later.
+
+        Figures of memory are not there before that.
+        """
+        now = time.monotonic()
+        if now - self._shown < _SHOW:
+            return
+        self._shown = now
+        record = monitored_guest.MonitoredRecord(
+            self._migrate_data.migration)
+        record.disk_total = total
+        record.disk_processed = total - left
+        record.disk_remaining = left
+        try:
+            record.save()
+        except Exception as error:
+            LOG.warning('Figures of the disks of live migration %(migration)s '
+                        'are not saved: %(error)s',
+                        {'migration': self._operation.migration_uuid,
+                         'error': error})
 
     def arm(self, target: str) -> watch_objects.DedupWatchReply:
         return self._agents.arm_disk(self._context, self._operation.source,

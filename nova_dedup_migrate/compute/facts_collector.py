@@ -122,6 +122,8 @@ class FactsCollector:
         """
         domain = domain_disks.parse(self._guest.domain().XMLDesc(0))
         mirrored, paths = self._mirrored(context)
+        left = {disk.target: disk.size - disk.proven
+                for disk in self._operation.disks if disk.proven is not None}
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             surveyed = pool.submit(self._surveyed, context)
             guest = pool.submit(self._figures, surveyed)
@@ -137,7 +139,7 @@ class FactsCollector:
                     self._facts_of_guest(domain, figures),
                     compressed_share=compressed.result()),
                 disks=tuple(self._disk(disk, answers.get(disk.target),
-                                       mirrored, destination,
+                                       mirrored, left, destination,
                                        figures.disk_hints)
                             for disk in domain.disks),
                 source=self._source(), destination=destination,
@@ -292,9 +294,10 @@ class FactsCollector:
         return connection.secretLookupByUUIDString(secret).value()
 
     @staticmethod
-    def _disk(disk, answer, mirrored, destination, hints):
+    def _disk(disk, answer, mirrored, left, destination, hints):
         """Return facts.Disk.
 
+        :param left: by target, bytes that the destination did not prove
         :param hints: DiskHints or DedupDiskHints of all disks that have
             any; None if they were not counted by disk
         """
@@ -310,15 +313,14 @@ class FactsCollector:
                       storage_rate=answer.storage_rate,
                       scattered_rate=answer.scattered_rate)
         if disk.target in mirrored:
+            allocated = disk.allocated()
+            common['to_copy'] = min(allocated,
+                                    left.get(disk.target, allocated))
             if answer.copy == 'own':
-                return facts.Disk(copy=facts.OWN, to_copy=disk.allocated(),
-                                  **common)
+                return facts.Disk(copy=facts.OWN, **common)
         elif answer.copy == 'shared':
             return facts.Disk(copy=facts.SHARED, **common)
-        return facts.Disk(
-            copy=facts.NONE, reason=answer.reason,
-            to_copy=disk.allocated() if disk.target in mirrored else 0,
-            **common)
+        return facts.Disk(copy=facts.NONE, reason=answer.reason, **common)
 
     # The link
 

@@ -497,8 +497,9 @@ def _described(filled: fill.Filled, watch: watching.DiskWatch | None
         'sources': {'backup': filled.size - watch.dirty - zero - agents,
                     'agents': agents, 'zero': zero,
                     'volume': watch.dirty}}, (
-        '%d of %d bytes were filled from a backup' % (
-            filled.size - watch.dirty, filled.size))
+        '%d of %d bytes were filled from a backup%s' % (
+            filled.size - watch.dirty, filled.size,
+            filled.stopped and '; ' + filled.stopped))
 
 
 def _emulator(guest: typing.Any) -> str:

@@ -117,7 +117,8 @@ ALL_OPTS = [
         default=10 << 30,
         min=0,
         help='Bytes that stay free in the file system of a disk that is '
-             'built. With less the disk is mirrored by QEMU.'),
+             'built. With less nothing more is built, and the rest is '
+             'mirrored by QEMU.'),
     cfg.StrOpt(
         'replicas_path',
         default='$state_path/dedup_replicas',

@@ -334,12 +334,12 @@ _DISKS = [
             ('auto', 'block migrations are prepared if that is predicted to '
                      'save min_gain of the time of copying the disks'),
             ('always', 'block migrations are prepared whatever is '
-                       'predicted'),
+                       'predicted, and for as long as disk_time'),
             ('off', 'disks are copied as by Nova')],
         mutable=True,
         help='Whether the destination of a block migration builds the '
              'disks, before they are mirrored, from blocks that are near '
-             'to it. What it cannot build is copied by QEMU as always. Both '
+             'to it. What it does not build is copied by QEMU as always. Both '
              'hosts need certificates, see channel_ca_file of the agent. '
              'Instances with the strategy off are copied as by Nova.'),
     cfg.ListOpt(
@@ -364,8 +364,10 @@ _DISKS = [
         min=1.0,
         max=86400.0,
         mutable=True,
-        help='Seconds that building the disks of an instance may take. '
-             'Then the rest is copied by QEMU.'),
+        help='Seconds after which nothing more of the disks of an instance '
+             'is built. What is not built by then is copied by QEMU. If disks '
+             'is auto, building a disk also ends as soon as it is slower than '
+             'copying, by a tenth of the time of copying and 15 seconds.'),
     cfg.FloatOpt(
         'disk_read_rate',
         default=0.0,
@@ -446,8 +448,8 @@ _BACKUPS = [
         min=1,
         max=604800,
         mutable=True,
-        help='Seconds for filling a new volume from a backup. After that '
-             'the volume is copied in full.'),
+        help='Seconds for filling a new volume from a backup. What is not '
+             'filled by then is copied from the old volume.'),
     cfg.IntOpt(
         'volume_fingerprint_rate',
         default=10,

@@ -47,6 +47,7 @@ from nova_dedup_migrate.tasks import arm
 from nova_dedup_migrate.tasks import collect_facts
 from nova_dedup_migrate.tasks import collect_incoming
 from nova_dedup_migrate.tasks import content_index
+from nova_dedup_migrate.tasks import disk_port
 from nova_dedup_migrate.tasks import fill_disks
 from nova_dedup_migrate.tasks import frame
 from nova_dedup_migrate.tasks import operate
@@ -74,7 +75,7 @@ class MigrationPorts:
     :ivar interval: seconds between two looks of the watch
     :ivar rate: sets the rate of each round, None if it is Nova's
     :ivar disks: builds disks at the destination, None: not to be done
-    :ivar disk_time: seconds that may take
+    :ivar disk_time: seconds after which nothing more of them is built
     :ivar min_gain: share of the time that it has to save
     :ivar always_build: whether to build disks whatever is predicted
     """
@@ -89,7 +90,7 @@ class MigrationPorts:
     index: content_index.Settings = content_index.Settings()
     interval: float = 0.5
     rate: pacing.AdaptiveRate | None = None
-    disks: fill_disks.DiskPort | None = None
+    disks: disk_port.DiskPort | None = None
     disk_time: float = 3600.0
     min_gain: float = 0.05
     always_build: bool = False

@@ -254,8 +254,14 @@ class Operation:
                 self._try_to_save()
 
     def show(self, progress: report.Progress) -> None:
-        """Keep the progress; it is written to disk now and then."""
+        """Keep the progress; it is written to disk now and then.
+
+        Its share never falls, whoever has calculated it.
+        """
         with self._lock:
+            before = self.durable.progress
+            if before is not None and before.share > progress.share:
+                progress = dataclasses.replace(progress, share=before.share)
             self.durable.progress = progress
             if time.monotonic() - self._saved_at >= SAVE_INTERVAL:
                 self._try_to_save()

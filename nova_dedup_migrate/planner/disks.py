@@ -12,6 +12,15 @@
 An overlay over a base that both hosts have holds little that is anywhere
 else: building it takes time in which nothing is copied, and the guest
 writes to granules meanwhile.  So it pays only if much of the disk is near.
+
+A prediction may be wrong, so a build that pays only if it is fast has to
+keep up with the mirror it takes the place of::
+
+    seconds so far <= what the link would have taken for what is proven
+                      + MARGIN of ordinary + LEAST
+
+When it does not, it ends, and the rest is mirrored.  So building and
+mirroring take no longer than ordinary + MARGIN of it + LEAST.
 """
 
 import dataclasses
@@ -31,6 +40,10 @@ AMPLIFICATION = 4
 LEAST_SAMPLE = 8
 #: Bytes below which there is nothing to gain.
 LEAST_DATA = 64 << 20
+#: Of the time of an ordinary block migration, what building a disk may take
+#: in vain, and seconds for that beside it, for all disks of an instance.
+MARGIN = 0.1
+LEAST = 15.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,13 +81,29 @@ class Decision:
 
     :ivar stock: seconds of an ordinary block migration
     :ivar seconds: of building and mirroring
+    :ivar link: bytes/s of the ordinary one
     :ivar reason: in words, why not; '' if it is built
     """
 
     build: bool
     stock: float
     seconds: float
+    link: float
     reason: str = ''
+
+    @property
+    def longest(self) -> float:
+        """Seconds that building may take, beside LEAST."""
+        return self.stock * (1 + MARGIN)
+
+    def lost(self, seconds: float, proven: float) -> float:
+        """Return how much longer than it may building takes, in seconds.
+
+        :param seconds: that it has taken so far
+        :param proven: bytes of data that are at the destination for it
+        """
+        saved = min(proven / self.link, self.stock)
+        return max(0.0, seconds - saved - MARGIN * self.stock)
 
 
 def decide(known: DiskFacts, min_gain: float, always: bool = False
@@ -105,5 +134,5 @@ def decide(known: DiskFacts, min_gain: float, always: bool = False
                   'take %s, copying takes %s' % (
                       units.percent(near), units.duration(seconds),
                       units.duration(stock)))
-    return Decision(always or not reason, stock, seconds,
+    return Decision(always or not reason, stock, seconds, link,
                     '' if always else reason)

@@ -66,8 +66,7 @@ class Round:
 class Progress:
     """Progress of a migration.
 
-    :ivar share: 0 to 1 of the bytes to move, disks included; it falls if
-        the guest writes faster than the link sends
+    :ivar share: 0 to 1 of the time, predicted; it never falls
     :ivar seconds_left: predicted, null for "without end"
     :ivar at: seconds since the epoch, time of the calculation
     :ivar memory_total: bytes of guest memory; null if QEMU has not begun
@@ -113,9 +112,11 @@ class Disk:
     :ivar predicted_stock_seconds: of an ordinary block migration
     :ivar sources: bytes proven at the destination, by source
     :ivar build_seconds: that building took
+    :ivar proven: bytes that QEMU's mirror was to leave out; null if it was
+        to copy everything
     :ivar mirrored: bytes that QEMU's mirror began with; null if it copied
         everything, as an ordinary block migration does
-    :ivar reason: why it was not built, or not used
+    :ivar reason: why it was not built, in part or at all, or not used
     :ivar image_store: why images of the image store were not read
     """
 
@@ -126,6 +127,7 @@ class Disk:
     predicted_stock_seconds: float | None = None
     sources: dict[str, int] = dataclasses.field(default_factory=dict)
     build_seconds: float | None = None
+    proven: int | None = None
     mirrored: int | None = None
     reason: str = ''
     image_store: str = ''

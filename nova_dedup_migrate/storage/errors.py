@@ -40,7 +40,7 @@ class TargetReplaced(StorageError):
 class NoSpace(StorageError):
     """The file system of the target is full, or would soon be."""
 
-    template = ('{path} cannot be filled: its file system is full. It has '
+    template = ('{path} is not filled any further: its file system has '
                 '{free} bytes free, of which [dedup_migrate] '
                 'storage_reserved_bytes keeps {reserve}. Free space there')
 
@@ -54,7 +54,8 @@ class Aborted(StorageError):
 class TimedOut(StorageError):
     """The time for the work is over."""
 
-    template = '{path} was not filled within {seconds:.0f} s'
+    template = ('{path} is not filled any further: the time for that was '
+                'over after {seconds:.0f} s')
 
 
 class SourceFailed(StorageError):

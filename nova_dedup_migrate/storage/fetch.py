@@ -145,6 +145,11 @@ class Fetcher:
     def __init__(self, sources: Iterable[base.Source], stall: float,
                  threads: int) -> None:
         self.used = [Used(source, stall, threads) for source in sources]
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Call no source any more; fetch() returns what it has."""
+        self._stopped.set()
 
     def fetch(self, wanted: Sequence[blocks.Block]
               ) -> dict[bytes, tuple[bytes, Used]]:
@@ -157,7 +162,7 @@ class Fetcher:
         length = sum(block.length for block in left)
         for used in sorted(self.used,
                            key=lambda each: each.expected(length)):
-            if not left:
+            if not left or self._stopped.is_set():
                 break
             if used.left:
                 continue

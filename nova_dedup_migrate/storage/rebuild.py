@@ -14,6 +14,11 @@
 
 What is not proven is mirrored by QEMU.  So every failure of a source, and
 of the manifest's end, costs bytes on the link and never a wrong disk.
+
+For the same reason a run may stop early, with what is proven by then: when
+its time is over, when free space falls below the reserve, or when the
+source cannot read on.  Nothing is begun any more, what is queued is
+dropped, and the threads that write have ended before the canary is placed.
 """
 
 from __future__ import annotations
@@ -84,9 +89,10 @@ class Disk:
 class Limits:
     """What a run may use.
 
-    :ivar seconds: for all of it
+    :ivar seconds: after which nothing more is begun
     :ivar stall: seconds for one call of a source
-    :ivar reserve: bytes that stay free in the target's file system
+    :ivar reserve: bytes that stay free in the target's file system;
+        nothing more is begun if there are fewer
     :ivar threads: that fetch, write and read at a time
     """
 
@@ -124,6 +130,7 @@ class Rebuilt:
         written, 'kept' was there, 'absent' is in the base
     :ivar left: source -> why it was not used to the end
     :ivar seconds: that it took
+    :ivar stopped: in words, why not all was dealt with; '' if it was
     """
 
     proven: bitmap.Bitmap
@@ -132,6 +139,7 @@ class Rebuilt:
     sources: dict[str, int]
     left: dict[str, str]
     seconds: float
+    stopped: str = ''
 
 
 class Rebuild:
@@ -176,13 +184,25 @@ class Rebuild:
         self._fetcher = fetch.Fetcher(sources, self._limits.stall,
                                       self._limits.threads)
         self._aborted = threading.Event()
-        self._end = 0.0
+        self._finishing = threading.Event()
+        self._begun = time.monotonic()
+        #: why nothing more is begun, and why the manifest has ended
+        self._stopped: errors.StorageError | None = None
+        self._unread: errors.StorageError | None = None
         self._done = 0
         self._total = blocks.count(disk.size)
 
     def abort(self) -> None:
         """Make run() raise Aborted soon; may be called by any thread."""
         self._aborted.set()
+
+    def finish(self) -> None:
+        """Make run() return soon, as if its time were over.
+
+        May be called by any thread.  One that reads the manifest may wait
+        for it: the caller has to end that.
+        """
+        self._finishing.set()
 
     def run(self, open_manifest: OpenManifest,
             written: bitmap.Bitmap | None = None) -> Rebuilt:
@@ -192,10 +212,10 @@ class Rebuild:
             earlier run with the same watch and journal; what the journal
             has of them is forgotten
         :raises StorageError: nothing can be used; what was proven is in
-            the journal
+            the journal.  A run that stops early raises why if nothing is
+            proven, or if it is for a replica, which has to be complete
         """
-        begun = time.monotonic()
-        self._end = begun + self._limits.seconds
+        self._begun = time.monotonic()
         with contextlib.ExitStack() as stack:
             stack.callback(self._fetcher.close)
             daemon = self._opener(self._disk.image, self._disk.backing,
@@ -212,7 +232,7 @@ class Rebuild:
             target = stack.enter_context(targets.Target(
                 daemon, self._disk.size, journal, self._fetcher,
                 self._limits.threads, self._reuse))
-            self._check(target)
+            self._over()
             if written is not None:
                 target.begin_pass(list(self._blocks(written)))
             if self._trusted == there:
@@ -220,7 +240,11 @@ class Rebuild:
             else:
                 self._resume(target)
             self._fill(target, open_manifest)
-            if self._on_filled is not None:
+            stopped = self._stopped or self._unread
+            if stopped is not None:
+                if self._replica or not target.proven_count:
+                    raise stopped
+            elif self._on_filled is not None:
                 self._on_filled(journal)
             proven = target.proven.coarser(
                 self._disk.granularity // blocks.BLOCK)
@@ -237,7 +261,8 @@ class Rebuild:
         return Rebuilt(
             proven, canary, same, target.sources(),
             {used.source.name: used.left for used in self._fetcher.used
-             if used.left}, time.monotonic() - begun)
+             if used.left}, time.monotonic() - self._begun,
+            '' if stopped is None else str(stopped))
 
     def _resume(self, target: targets.Target) -> None:
         """Prove again what the journal has."""
@@ -251,15 +276,35 @@ class Rebuild:
         wanted = self._wanted(target.proven)
         runs = list(wanted.runs())
         self._total = wanted.count()
-        if not runs:
+        if not runs or self._over():
             return
         target.begin_pass(runs)
-        read = open_manifest(list(wanted.extents(blocks.BLOCK,
-                                                 self._disk.size)))
+        try:
+            read = open_manifest(list(wanted.extents(blocks.BLOCK,
+                                                     self._disk.size)))
+        except errors.StorageError:
+            if not self._over():
+                raise
+            return
         self._spread(target, (
             (target.fill, part, part.count)
-            for record in manifest.parse(read, self._disk.size, wanted)
+            for record in self._records(read, wanted)
             for part in targets.parts(record)))
+
+    def _records(self, read: Callable[[int], bytes], wanted: bitmap.Bitmap
+                 ) -> Iterator[manifest.Record]:
+        """Yield the manifest as far as it is to be had.
+
+        Each record is good on its own.
+        """
+        try:
+            yield from manifest.parse(read, self._disk.size, wanted)
+        except errors.DiskUnreadable as error:
+            self._unread = error
+        except errors.StorageError:
+            # The connection was ended because the time is over.
+            if not self._over():
+                raise
 
     def _wanted(self, proven: bitmap.Bitmap) -> bitmap.Bitmap:
         """Return the blocks of this pass, whole granules."""
@@ -282,7 +327,9 @@ class Rebuild:
 
     def _spread(self, target: targets.Target, work: Iterable[tuple]
                 ) -> None:
-        """Do work in threads, a few at a time.
+        """Do work in threads, a few at a time, until the run is over.
+
+        All of them have returned when this does.
 
         :param work: yields (function, argument, number of blocks); the
             function takes the argument and the number
@@ -294,7 +341,8 @@ class Rebuild:
                 self._limits.threads, 'dedup-rebuild') as pool:
             try:
                 for function, argument, count in work:
-                    self._check(target)
+                    if self._over():
+                        break
                     pending.add(pool.submit(function, argument, count))
                     if len(pending) >= _QUEUED * self._limits.threads:
                         pending = self._wait(target, pending)
@@ -313,24 +361,38 @@ class Rebuild:
         while True:
             done, left = concurrent.futures.wait(
                 pending, 0.5, concurrent.futures.FIRST_COMPLETED)
-            self._check(target)
+            if self._over():
+                for future in pending:
+                    future.cancel()
             for future in done:
-                self._done += future.result()
+                if not future.cancelled():
+                    self._done += future.result()
             self._tell(target)
             if done:
                 return left
 
-    def _check(self, target: targets.Target) -> None:
-        """:raises StorageError: the run has to end"""
+    def _over(self) -> bool:
+        """Return whether nothing more is to be begun.
+
+        :raises Aborted:
+        """
         path = self._disk.image.path
         if self._aborted.is_set():
             raise errors.Aborted(path=path)
-        if time.monotonic() > self._end:
-            raise errors.TimedOut(path=path, seconds=self._limits.seconds)
-        free = os.statvfs(os.path.dirname(path) or '.')
-        if free.f_bavail * free.f_frsize < self._limits.reserve:
-            raise errors.NoSpace(path=path, reserve=self._limits.reserve,
-                                 free=free.f_bavail * free.f_frsize)
+        if self._stopped is not None:
+            return True
+        seconds = time.monotonic() - self._begun
+        file_system = os.statvfs(os.path.dirname(path) or '.')
+        free = file_system.f_bavail * file_system.f_frsize
+        if self._finishing.is_set() or seconds > self._limits.seconds:
+            self._stopped = errors.TimedOut(path=path, seconds=seconds)
+        elif free < self._limits.reserve:
+            self._stopped = errors.NoSpace(
+                path=path, reserve=self._limits.reserve, free=free)
+        else:
+            return False
+        self._fetcher.stop()
+        return True
 
     def _tell(self, target: targets.Target) -> None:
         if self._report is not None:

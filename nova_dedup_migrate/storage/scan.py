@@ -50,8 +50,8 @@ def scan(disk: nbd.NBD, clear: Callable[[int, int], None],
         metadata contexts of extents.connection()
     :param clear: called with offset and length, in bytes, before these
         are read
-    :param pace: called with the length before each step; it waits as long
-        as the guest's I/O needs
+    :param pace: called with the length before each step that is read; it
+        waits as long as the guest's I/O needs
     :param wanted: (offset, length) in bytes, in the order in which they
         are to be read: what is written often comes last; None: all
     :param above_base: only what the top image has; the rest is ABSENT
@@ -69,11 +69,9 @@ def scan(disk: nbd.NBD, clear: Callable[[int, int], None],
         for offset, length in _steps(
                 [(0, size)] if wanted is None else wanted, size,
                 granularity):
-            if pace is not None:
-                pace(length)
             clear(offset, length)
             for record in records(disk, offset, length, above_base,
-                                  scanned):
+                                  scanned, pace):
                 yield writer.record(record)
                 done += record.count
                 scanned.blocks = done
@@ -93,16 +91,20 @@ def _steps(wanted: Extents, size: int, granularity: int
 
 
 def records(disk: nbd.NBD, offset: int, length: int, above_base: bool,
-            scanned: Scanned) -> Iterator[manifest.Record]:
+            scanned: Scanned, pace: Callable[[int], None] | None = None
+            ) -> Iterator[manifest.Record]:
     """Yield the records of one step, whose bits have been cleared.
 
     :param offset: a multiple of blocks.BLOCK
     :param length: bytes, which are read at once
+    :param pace: called with the length if they are
     :raises nbd.Error: the connection is lost
     """
     kinds = disk_extents.kinds(disk, offset, length, above_base)
     data = None
     if disk_extents.DATA in kinds:
+        if pace is not None:
+            pace(length)
         try:
             data = memoryview(disk.pread(length, offset))
             scanned.read += length

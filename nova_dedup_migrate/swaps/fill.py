@@ -53,6 +53,7 @@ class Filled:
     :ivar unknown: that have not been read since they were written
     :ivar zero: of proven, what is zeros
     :ivar agents: of proven, what other sources had than the backup
+    :ivar stopped: in words, why it ended early; '' if it did not
     """
 
     size: int
@@ -63,6 +64,7 @@ class Filled:
     seconds: float
     zero: int = 0
     agents: int = 0
+    stopped: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +136,8 @@ def fill(guest: hypervisor.Guest, watch: watching.DiskWatch,
                   same.different * blocks.BLOCK, same.unknown * blocks.BLOCK,
                   built.seconds, built.sources.get('zero', 0),
                   sum(built.sources.get(name, 0)
-                      for name in {each.name for each in others}))
+                      for name in {each.name for each in others}),
+                  built.stopped)
 
 
 def compare(guest: hypervisor.Guest, watch: watching.DiskWatch,

@@ -7,11 +7,15 @@
       watch     the source's QEMU records writes; a sample of the disk
       decide    does it pay? (planner.disks)
       build     the destination's agent fills the file Nova has made there
+                until it is done, or its time is over
+    for each disk that is built, right before Nova calls libvirt
+      check     is the file as the agent has left it?
       arm       the mirror that libvirt starts later copies the rest
 
 A disk that is not built is released, and mirrored in the ordinary way.  If
 something fails later it remains watched and not armed: then the mirror
-copies everything, which is right whatever is in the file by then.
+copies everything, which is right whatever is in the file by then.  There is
+no way back from armed to that, which is another reason to arm last.
 
 A destination's agent that was restarted continues where its journal ends.
 One that cannot be reached may write to the file after the mirror has begun,
@@ -19,7 +23,6 @@ and QEMU's locks would not prevent that.  So the migration is cancelled then.
 """
 
 from collections.abc import Callable
-from collections.abc import Sequence
 import dataclasses
 import time
 import typing
@@ -29,11 +32,13 @@ from oslo_log import log as logging
 from nova_dedup_migrate import errors
 from nova_dedup_migrate.operations import operation as operations
 from nova_dedup_migrate.planner import disks as planner_disks
+from nova_dedup_migrate.planner import units
 from nova_dedup_migrate.reports import report
 from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import errors as rpc_errors
 from nova_dedup_migrate.rpc import watch_objects
 from nova_dedup_migrate.tasks import base
+from nova_dedup_migrate.tasks import disk_port
 
 LOG = logging.getLogger(__name__)
 
@@ -43,10 +48,21 @@ INTERVAL = 1.0
 #: and times that this may happen to one disk.
 RESTART = 30.0
 RESTARTS = 3
+#: Seconds for what is in hand when the time of a disk is over: calls of
+#: sources, the canary, the end of the writer.
+GRACE = 60.0
+#: Sources whose bytes an ordinary migration would not copy, either.
+_EMPTY = ('zero', 'absent')
 
 
 class DiskNotBuilt(errors.DedupMigrateError):
     """A disk is mirrored in full."""
+
+    template = '{reason}'
+
+
+class NotEnded(errors.DedupMigrateError):
+    """Likewise; the destination's agent may still be building it."""
 
     template = '{reason}'
 
@@ -66,47 +82,24 @@ class MigrationAborted(errors.DedupMigrateError):
     template = 'the live migration is aborted'
 
 
-class DiskPort(typing.Protocol):
-    """What the task needs from those who know Nova and the agents.
+@dataclasses.dataclass
+class _Build:
+    """A disk while it is built.
 
-    Disks are named by their target, such as vda.  All methods may raise.
+    :ivar number: how many were dealt with before it
+    :ivar begun: by the clock
+    :ivar end: likewise, when nothing more of it is to be begun
+    :ivar proven: bytes of data that are at the destination; an agent that
+        was restarted counts anew
     """
 
-    def targets(self) -> Sequence[str]:
-        """Return the disks that the destination has a file for."""
-
-    def watch(self, target: str) -> watch_objects.DedupWatchReply:
-        """Have the source record writes to a disk."""
-
-    def facts(self, target: str, watch: watch_objects.DedupWatchReply
-              ) -> planner_disks.DiskFacts:
-        """Return what a decision is made of."""
-
-    def build(self, target: str, watch: watch_objects.DedupWatchReply,
-              seconds: float) -> None:
-        """Have the destination begin to build a disk."""
-
-    def state(self, target: str, wait: float
-              ) -> disk_objects.DedupFillingReply:
-        """Return how far it is, or wait for so many seconds."""
-
-    def arm(self, target: str) -> watch_objects.DedupWatchReply:
-        """Have the next mirror leave out what is proven."""
-
-    def release(self, target: str) -> bool:
-        """Have the source forget a disk; False: it may be written to."""
-
-    def abort(self) -> None:
-        """Have the destination stop building, and forget the disks."""
-
-    def used(self) -> dict[str, tuple[int | None, str]]:
-        """Return target -> (bytes its mirror began with, reason).
-
-        Only of disks whose mirror has begun.
-        """
-
-    def forget(self) -> None:
-        """Have the source forget the disks of this migration."""
+    target: str
+    number: int
+    watch: watch_objects.DedupWatchReply
+    decision: planner_disks.Decision
+    begun: float
+    end: float
+    proven: int = 0
 
 
 class FillDisks(base.Task):
@@ -114,16 +107,16 @@ class FillDisks(base.Task):
 
     The undo log has that QEMU watches disks.
 
-    :param port: DiskPort, None if disks are not to be built
+    :param port: disk_port.DiskPort, None if disks are not to be built
     :param seconds: for all disks
     :param min_gain: share of the time that has to be saved
-    :param always: build whatever is predicted
+    :param always: build whatever is predicted, and however slow it is
     :param clock: seconds
     :param sleep: waits for seconds
     """
 
     def __init__(self, operation: operations.Operation,
-                 port: DiskPort | None, seconds: float = 3600.0,
+                 port: disk_port.DiskPort | None, seconds: float = 3600.0,
                  min_gain: float = 0.05, always: bool = False,
                  clock: Callable[[], float] = time.monotonic,
                  sleep: Callable[[float], None] = time.sleep) -> None:
@@ -134,6 +127,11 @@ class FillDisks(base.Task):
         self._always = always
         self._clock = clock
         self._sleep = sleep
+        self._count = 0
+        self._built: list[str] = []
+        self._spare = planner_disks.LEAST
+        #: whether the agent was stopped while it built a disk
+        self._stopped = False
 
     @base.harmless('preparing the disks')
     def execute(self) -> None:
@@ -143,23 +141,27 @@ class FillDisks(base.Task):
         if not targets:
             return
         self.operation.will(operations.UNDO_DISKS)
+        self._count = len(targets)
         end = self._clock() + self._seconds
-        for target in targets:
+        for number, target in enumerate(targets):
             try:
-                self._fill(self._port, target, end)
+                self._fill(self._port, target, number, end)
             except MigrationAborted:
                 LOG.info('Live migration %s is aborted: its disks are not '
                          'built any further', self.operation.migration_uuid)
-                break
+                return
             except NotStopped as error:
-                self._note(target, reason=str(error))
-                self.operation.warn('preparing disk %s' % target, error)
+                self._failed(target, error)
                 self._cancel()
-                break
+                return
             except Exception as error:
-                self._note(target, reason=str(error))
-                self.operation.warn('preparing disk %s' % target, error)
+                self._failed(target, error)
                 self._release(self._port, target)
+        self._arm(self._port)
+
+    def _failed(self, target: str, error: Exception) -> None:
+        self._note(target, reason=str(error))
+        self.operation.warn('preparing disk %s' % target, error)
 
     @base.harmless('stopping to build disks')
     def revert(self, **kwargs: object) -> None:
@@ -167,8 +169,21 @@ class FillDisks(base.Task):
         if self._port is not None and self.operation.disks:
             forget(self._port)
 
-    def _fill(self, port: DiskPort, target: str, end: float) -> None:
+    def _fill(self, port: disk_port.DiskPort, target: str, number: int,
+              end: float) -> None:
+        """Build a disk, if that pays and there is time.
+
+        :raises DiskNotBuilt:
+        :raises MigrationAborted:
+        """
         self._check()
+        if self._stopped:
+            raise DiskNotBuilt(reason='the agent of host %s was stopped '
+                               'while it built another disk'
+                               % self.operation.destination)
+        if self._clock() >= end:
+            raise DiskNotBuilt(reason='disk_time, %s, was over before it '
+                               'was begun' % units.duration(self._seconds))
         watch = port.watch(target)
         self._note(target, size=watch.size, data=watch.data)
         known = port.facts(target, watch)
@@ -183,61 +198,102 @@ class FillDisks(base.Task):
                       'migration': self.operation.migration_uuid})
             self._release(port, target)
             return
+        begun = self._clock()
+        build = _Build(target, number, watch, decision, begun,
+                       end if self._always else min(
+                           end, begun + decision.longest + self._spare))
         try:
-            self._build(port, target, watch, end)
+            self._build(port, build)
         except MigrationAborted:
             # Nothing is mirrored.
             port.abort()
             raise
-        except BaseException:
-            self._stop(port, target)
+        except (DiskNotBuilt, rpc_errors.AgentRefused):
+            # It has ended, or was not begun.
             raise
-        armed = port.arm(target)
-        LOG.info('Disk %(target)s of live migration %(migration)s: %(proven)d'
-                 ' of %(size)d bytes are at the destination',
-                 {'target': target, 'proven': armed.proven,
-                  'size': armed.size,
-                  'migration': self.operation.migration_uuid})
+        except BaseException:
+            # Whose files are not checked any more after that.
+            self._arm(port)
+            self._stop(port, target)
+            self._stopped = True
+            raise
+        finally:
+            self._spare = max(0.0, self._spare - self._lost(build))
+        self._built.append(target)
 
-    def _build(self, port: DiskPort, target: str,
-               watch: watch_objects.DedupWatchReply, end: float) -> None:
+    def _arm(self, port: disk_port.DiskPort) -> None:
+        """Arm what is built, if nobody has written to its file since."""
+        while self._built:
+            target = self._built.pop(0)
+            try:
+                found = port.state(target, 0.0)
+                if found.state != 'done':
+                    raise DiskNotBuilt(reason=found.reason)
+                armed = port.arm(target)
+            except Exception as error:
+                self._failed(target, error)
+                self._release(port, target)
+                continue
+            self._note(target, proven=armed.proven)
+            if found.reason:
+                self._note(target, reason='%s. %s of %s are proven; the rest '
+                           'is mirrored' % (found.reason,
+                                            units.size(armed.proven),
+                                            units.size(armed.size)))
+            LOG.info('Disk %(target)s of live migration %(migration)s: '
+                     '%(proven)d of %(size)d bytes are at the destination',
+                     {'target': target, 'proven': armed.proven,
+                      'size': armed.size,
+                      'migration': self.operation.migration_uuid})
+
+    def _build(self, port: disk_port.DiskPort, build: _Build) -> None:
         """Have a disk built, by an agent that may be restarted meanwhile.
 
-        :raises DiskNotBuilt:
+        :raises DiskNotBuilt: the agent does not build it any more
+        :raises NotEnded: it may
         :raises MigrationAborted:
         """
-        port.build(target, watch, max(1.0, end - self._clock()))
+        self._begin(port, build)
         for _ in range(RESTARTS):
-            if self._await(port, target, end):
+            if self._await(port, build):
                 return
-            self._resume(port, target, watch, end)
-        if not self._await(port, target, end):
-            raise DiskNotBuilt(
+            self._resume(port, build)
+        if not self._await(port, build):
+            raise NotEnded(
                 reason='the agent of host %s was lost %d times'
                 % (self.operation.destination, RESTARTS + 1))
 
-    def _resume(self, port: DiskPort, target: str,
-                watch: watch_objects.DedupWatchReply, end: float) -> None:
+    def _begin(self, port: disk_port.DiskPort, build: _Build) -> None:
+        port.build(build.target, build.watch,
+                   max(1.0, build.end - self._clock()))
+
+    def _lost(self, build: _Build) -> float:
+        """Return the seconds that a disk has taken in vain."""
+        if self._always:
+            return 0.0
+        return build.decision.lost(self._clock() - build.begun, build.proven)
+
+    def _resume(self, port: disk_port.DiskPort, build: _Build) -> None:
         """Have the destination's agent go on, as soon as it is back."""
         LOG.warning('The agent of %(host)s does not answer, or was '
                     'restarted, while it builds disk %(target)s of live '
                     'migration %(migration)s',
-                    {'host': self.operation.destination, 'target': target,
+                    {'host': self.operation.destination,
+                     'target': build.target,
                      'migration': self.operation.migration_uuid})
         patience = self._clock() + RESTART
         while True:
             self._check()
             try:
-                port.build(target, watch, max(1.0, end - self._clock()))
-                return
+                return self._begin(port, build)
             except rpc_errors.AgentRefused:
                 raise
             except rpc_errors.AgentUnavailable:
-                if self._clock() > min(end, patience):
+                if self._clock() > patience:
                     raise
             self._sleep(INTERVAL)
 
-    def _stop(self, port: DiskPort, target: str) -> None:
+    def _stop(self, port: disk_port.DiskPort, target: str) -> None:
         """Have the destination stop writing to a disk.
 
         :raises NotStopped:
@@ -257,40 +313,63 @@ class FillDisks(base.Task):
         self.operation.enter(self.operation.phase, requests=[
             *self.operation.durable.requests, operations.ABORT])
 
-    def _await(self, port: DiskPort, target: str, end: float) -> bool:
+    def _await(self, port: disk_port.DiskPort, build: _Build) -> bool:
         """Wait until a disk is built.
 
         :returns: False: the agent does not answer, or knows nothing of it
         :raises DiskNotBuilt:
+        :raises NotEnded:
         :raises MigrationAborted:
         """
+        ending = False
         while True:
             try:
-                found = port.state(target, INTERVAL)
+                found = port.state(build.target, INTERVAL)
+                if found.state == 'unknown':
+                    return False
+                self._see(port, build, found)
+                if (found.state == 'running' and not ending
+                        and self._lost(build) > self._spare):
+                    LOG.info('Disk %(target)s of live migration '
+                             '%(migration)s is not built any further: '
+                             'copying the rest is faster',
+                             {'target': build.target,
+                              'migration': self.operation.migration_uuid})
+                    port.build(build.target, build.watch, 0.0)
+                    ending = True
             except rpc_errors.AgentRefused:
                 raise
             except rpc_errors.AgentUnavailable:
                 return False
-            if found.state == 'unknown':
-                return False
-            self._note(target, build_seconds=round(found.seconds, 1),
-                       sources={each.name: each.bytes
-                                for each in found.sources})
-            if found.total:
-                self.operation.show(report.Progress(
-                    share=min(1.0, found.done / found.total) / 2,
-                    seconds_left=None, at=time.time()))
             if found.state == 'done':
                 return True
             if found.state != 'running':
                 raise DiskNotBuilt(reason=found.reason)
             self._check()
-            if self._clock() > end:
-                raise DiskNotBuilt(
-                    reason='it was not built within disk_time, %d s'
-                    % self._seconds)
+            if self._clock() > build.end + GRACE:
+                raise NotEnded(reason='building it did not end in time, '
+                               'after %s' % units.duration(
+                                   self._clock() - build.begun))
 
-    def _release(self, port: DiskPort, target: str) -> None:
+    def _see(self, port: disk_port.DiskPort, build: _Build,
+             found: disk_objects.DedupFillingReply) -> None:
+        """Take note of how far a disk is."""
+        sources = {each.name: each.bytes for each in found.sources}
+        build.proven = max(build.proven, _data(sources))
+        self._note(build.target, build_seconds=round(found.seconds, 1),
+                   sources=sources)
+        total = sum(disk.data for disk in self.operation.disks)
+        left = sum(max(0, disk.data - _data(disk.sources))
+                   for disk in self.operation.disks)
+        if found.total:
+            share = min(1.0, found.done / found.total)
+            self.operation.show(report.Progress(
+                share=(build.number + share) / self._count / 2,
+                seconds_left=None, at=time.time(), disk_total=total,
+                disk_remaining=left))
+        port.show(total, left)
+
+    def _release(self, port: disk_port.DiskPort, target: str) -> None:
         """Have it mirrored in the ordinary way, if that is still right."""
         try:
             port.release(target)
@@ -312,8 +391,8 @@ class DiskLook:
     it goes on.
     """
 
-    def __init__(self, operation: operations.Operation, port: DiskPort
-                 ) -> None:
+    def __init__(self, operation: operations.Operation,
+                 port: disk_port.DiskPort) -> None:
         self._operation = operation
         self._port = port
         self._seen: set[str] = set()
@@ -331,11 +410,11 @@ class DiskLook:
 class CollectDisks(base.Task):
     """Forget the disks of a migration that has completed.
 
-    :param port: DiskPort or None
+    :param port: disk_port.DiskPort or None
     """
 
     def __init__(self, operation: operations.Operation,
-                 port: DiskPort | None) -> None:
+                 port: disk_port.DiskPort | None) -> None:
         super().__init__(operation)
         self._port = port
 
@@ -345,7 +424,7 @@ class CollectDisks(base.Task):
             forget(self._port)
 
 
-def forget(port: DiskPort) -> None:
+def forget(port: disk_port.DiskPort) -> None:
     """Have both agents forget the disks of a migration that is over.
 
     Nova has removed the files of one that failed by now.
@@ -367,3 +446,9 @@ def note(operation: operations.Operation, target: str,
     else:
         disks.append(report.Disk(target=target, **values))
     operation.disks = disks
+
+
+def _data(sources: dict[str, int]) -> int:
+    """Return the bytes an ordinary migration would have copied."""
+    return sum(count for name, count in sources.items()
+               if name not in _EMPTY)

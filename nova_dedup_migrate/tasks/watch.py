@@ -64,6 +64,8 @@ class Watch:
         self._log: events.EventLog | None = None
         self._failures = 0
         self._started = time.monotonic()
+        #: share of the progress before it looks
+        self._before = 0.0
 
     @contextlib.contextmanager
     def during(self) -> Iterator[None]:
@@ -109,6 +111,8 @@ class Watch:
         """Look until the migration or the guest is over."""
         observers = self._observers()
         self._started = time.monotonic()
+        shown = self._operation.durable.progress
+        self._before = shown.share if shown is not None else 0.0
         while not self._over.is_set():
             wait, mark = self._interval, self._mark()
             try:
@@ -159,7 +163,8 @@ class Watch:
         share, left = replan.progress(self._operation.plan,
                                       self._operation.facts, seen)
         self._operation.show(report.Progress(
-            share=share, seconds_left=left if math.isfinite(left) else None,
+            share=self._before + (1 - self._before) * share,
+            seconds_left=left if math.isfinite(left) else None,
             at=time.time(), **self._bytes(now, seen)))
 
     def _bytes(self, now: _Progress, seen: replan.Observation

@@ -14,6 +14,7 @@ import threading
 from nova_dedup_migrate.storage import bitmap
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import canary as canaries
+from nova_dedup_migrate.storage import errors as storage_errors
 from nova_dedup_migrate.storage.channel import errors
 from nova_dedup_migrate.storage.channel import frames
 from nova_dedup_migrate.storage.channel import tls
@@ -82,7 +83,8 @@ class Channel:
     def manifest(self, wanted: bitmap.Bitmap) -> Callable[[int], bytes]:
         """Request the manifest of blocks; return a function that reads it.
 
-        It has to be read to its end before another request is made.
+        It has to be read to its end before another request is made.  The
+        function raises DiskUnreadable if the source cannot read on.
         """
         self._send(frames.MANIFEST, frames.pack_bitmap(wanted))
         left = bytearray()
@@ -101,8 +103,11 @@ class Channel:
         """Return the next part of a manifest, empty if it has ended."""
         try:
             part = self._answer()
-        except errors.ChannelError:
+        except errors.ChannelError as error:
             self._streaming = False
+            if isinstance(error, errors.ChannelRefused):
+                # What came before holds.
+                raise storage_errors.DiskUnreadable(reason=error) from error
             raise
         self._streaming = bool(part)
         return part
@@ -158,8 +163,13 @@ class Channel:
                                for char in reason))
         return payload
 
-    def close(self) -> None:
-        """Close the connection, which ends requests that wait."""
+    def end(self) -> None:
+        """End requests that wait; may be called by any thread."""
         with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+            # That of ssl would have what is left read without TLS.
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.end()
         self._stack.close()

@@ -36,7 +36,7 @@ HELD = DATA // 8 * 7
 
 
 class Port:
-    """A fill_disks.DiskPort over the agents' own objects."""
+    """A disk_port.DiskPort over the agents' own objects."""
 
     def __init__(self, test):
         self._test = test
@@ -64,6 +64,9 @@ class Port:
     def state(self, target, wait):
         return self._test.fillings.filling(disk_objects.DedupFillingRequest(
             migration_uuid=fakes.MIGRATION, target=target, wait=wait))
+
+    def show(self, total, left):
+        pass
 
     def arm(self, target):
         return self._test.watchings.arm(fakes.MIGRATION, target)

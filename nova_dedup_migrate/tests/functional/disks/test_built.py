@@ -15,6 +15,13 @@ from nova_dedup_migrate.rpc import image_objects
 from nova_dedup_migrate.rpc import watch_objects
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import errors as storage_errors
+from nova_dedup_migrate.storage import journal
+from nova_dedup_migrate.storage import manifest
+from nova_dedup_migrate.storage import order
+from nova_dedup_migrate.storage import rebuild
+from nova_dedup_migrate.storage import scan
+from nova_dedup_migrate.storage import target
+from nova_dedup_migrate.storage.channel import errors as channel_errors
 from nova_dedup_migrate.tests.functional.disks import built
 from nova_dedup_migrate.tests.functional.disks import case
 from nova_dedup_migrate.tests.functional.disks import rig
@@ -175,18 +182,22 @@ class BuiltTest(built.BuiltCase):
         self.assertIn('it is busy', found.reason)
         self.assertEqual((), self.rig_.source.disk_watches())
 
+    def breaking(self, error, after):
+        """Have the manifest end with an error."""
+        real = watchings.Watching.scan
+
+        def breaking(watching, wanted):
+            for number, part in enumerate(real(watching, wanted)):
+                if number == after:
+                    raise error
+                yield part
+
+        return mock.patch.object(watchings.Watching, 'scan', breaking)
+
     def test_fails_half_way(self):
         """Then everything is mirrored into what is half built."""
         self.flat()
-        scan = watchings.Watching.scan
-
-        def breaking(watching, wanted):
-            for number, part in enumerate(scan(watching, wanted)):
-                if number == 2:
-                    raise storage_errors.DiskUnreadable(reason='gone')
-                yield part
-
-        with mock.patch.object(watchings.Watching, 'scan', breaking):
+        with self.breaking(channel_errors.ChannelBroken(reason='x'), 2):
             self.assertNotEqual('', self.build().reason)
         (watch,) = self.rig_.source.disk_watches()
         self.assertEqual('watching', watch.state)
@@ -194,16 +205,169 @@ class BuiltTest(built.BuiltCase):
         self.assertIn('armed', self.operation.disks[0].reason)
         self.assert_same(self.rig_)
 
+    def assert_part(self, found, reason):
+        """The rest is mirrored, and the disk is right."""
+        self.assertIn(reason, found.reason)
+        self.assertIn('are proven; the rest is mirrored', found.reason)
+        self.assertEqual([], self.operation.warnings)
+        self.assertGreater(found.proven, 0)
+        copied = self.mirror()
+        self.assertEqual('used', self.rig_.query().state)
+        self.assertLess(copied, case.SIZE)
+        self.assertGreater(copied, built.DATA - built.HELD)
+        self.assert_same(self.rig_)
+
+    def test_source_cannot_read_on(self):
+        """What came before is used."""
+        self.flat()
+        with mock.patch.object(scan, 'STEP', 8 * rig.GRANULE), \
+                self.breaking(storage_errors.DiskUnreadable(reason='gone'),
+                              5):
+            found = self.build()
+        self.assert_part(found, 'gone')
+
+    def late(self, halt, proven, granules):
+        """Have the time end while the source is silent; the guest writes.
+
+        :param halt: called with a part of the manifest, returns whether the
+            source halts before it
+        :param proven: called with the journal, returns whether the time is
+            over
+        :param granules: that the guest writes to then
+        """
+        port = built.Port(self)
+        end = threading.Event()
+        self.addCleanup(end.set)
+        real, state, watch = (watchings.Watching.scan, port.state,
+                              port.watch)
+        watched = []
+
+        def halting(watching, wanted):
+            for part in real(watching, wanted):
+                if halt(part):
+                    end.wait(60)
+                yield part
+
+        def watching(disk):
+            watched.append(watch(disk))
+            return watched[0]
+
+        def ending(disk, wait):
+            found = state(disk, 0.1)
+            if found.state == 'running' and any(
+                    proven(path.read_bytes()) for path
+                    in (self.directory / 'journals').iterdir()):
+                for granule in granules:
+                    self.rig_.io('write', '-q', '-P', 5,
+                                 granule * rig.GRANULE + 4096, 4096)
+                port.build(disk, watched[0], 0.0)
+            return found
+
+        port.state, port.watch = ending, watching
+        with mock.patch.object(scan, 'STEP', 8 * rig.GRANULE), \
+                mock.patch.object(order, 'WINDOW', 16 * rig.GRANULE), \
+                mock.patch.object(order, 'HOLE', 1), \
+                mock.patch.object(order, 'LOOKS', 1 << 20), \
+                mock.patch.object(watchings.Watching, 'scan', halting):
+            found = self.build(port=port)
+        self.assertFalse(end.is_set())
+        # the reader that was given up goes on, and clears nothing
+        end.set()
+        return found
+
+    def digest(self, number):
+        """Return that of a block of the guest's disk."""
+        return blocks.digest(self.random()[
+            number * blocks.BLOCK:(number + 1) * blocks.BLOCK])
+
+    def test_time_is_over(self):
+        """Half way through; all bits were cleared by then.
+
+        The guest writes to what is proven, to what was read and not sent,
+        and to what was not reached.
+        """
+        self.flat()
+        self.assert_part(self.late(
+            lambda part: self.digest(32) in part,
+            lambda journal: self.digest(31) in journal,
+            (3, 30, 34, 60)), 'the time for that was over')
+
+    def test_time_of_an_overlay_is_over(self):
+        """The mirror does not copy what is in the base."""
+        self.overlay()
+        for number in 3, 9, 20, 40:
+            self.rig_.io('write', '-q', '-s', self.directory / 'held.img',
+                         number * rig.GRANULE, rig.GRANULE)
+        cluster = 65536 // rig.GRANULE
+        found = self.late(
+            lambda part: part[0] == manifest.DIGESTS,
+            lambda journal: journal.count(target.ABSENT) == (
+                case.GRANULES - 4 * cluster), (50, 9))
+        self.assertIn('the time for that was over', found.reason)
+        # with clusters and the canary's granule
+        self.assertLessEqual(self.mirror(sync='top'),
+                             6 * cluster * rig.GRANULE)
+        self.assertEqual('used', self.rig_.query().state)
+        self.assert_same(self.rig_)
+
+    def test_space_becomes_scarce(self):
+        self.flat()
+        real, free = os.statvfs, [2]
+
+        def statvfs(path):
+            return mock.Mock(real(path), f_bavail=free[0], f_frsize=1)
+
+        prove = journal.Journal.prove
+
+        def proving(one, first, digests):
+            prove(one, first, digests)
+            if first >= 24:
+                free[0] = 0
+
+        self.fillings.reserve = 1
+        with mock.patch.object(rebuild.os, 'statvfs', statvfs), \
+                mock.patch.object(scan, 'STEP', 8 * rig.GRANULE), \
+                mock.patch.object(journal.Journal, 'prove', proving), \
+                self.written_to():
+            found = self.build()
+        self.rig_.io('aio_flush')
+        self.assert_part(found, 'storage_reserved_bytes keeps 1')
+
+    def test_changed_after_it_was_built(self):
+        """It is not armed, so everything is mirrored.
+
+        QEMU itself compares a few blocks only.
+        """
+        self.flat()
+        port = built.Port(self)
+        state = port.state
+
+        def changing(target, wait):
+            found = state(target, wait)
+            if found.state == 'done' and found.reason == '':
+                with open(self.image.path, 'r+b') as file:
+                    file.seek(7 * rig.GRANULE + 5)
+                    file.write(b'changed')
+            return found
+
+        port.state = changing
+        found = self.build(port=port)
+        self.assertIn('has been replaced or changed', found.reason)
+        self.assertIsNone(found.proven)
+        self.assertEqual('watching', self.rig_.query().state)
+        self.assertGreaterEqual(self.mirror(), case.SIZE)
+        self.assert_same(self.rig_)
+
     def test_destination_is_restarted(self):
         """It continues where its journal ends, and not before."""
         self.flat()
         port = built.Port(self)
-        scan, passes = watchings.Watching.scan, []
+        real, passes = watchings.Watching.scan, []
         halted = threading.Event()
 
         def halting(watching, wanted):
             passes.append(sum(length for _, length in wanted))
-            *parts, end = scan(watching, wanted)
+            *parts, end = real(watching, wanted)
             yield from parts
             if len(passes) == 1:
                 halted.wait(20)

@@ -27,6 +27,7 @@ from nova_dedup_migrate.rpc import replica_objects
 from nova_dedup_migrate.storage import bitmap
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import scan
+from nova_dedup_migrate.storage.channel import errors as channel_errors
 from nova_dedup_migrate.storage.channel import services
 from nova_dedup_migrate.storage.index import fingerprints
 from nova_dedup_migrate.storage.index import store
@@ -384,6 +385,78 @@ class AgentsTest(world.Case):
                 migration_uuid=MIGRATION, target='vda')).state)
         self.assertEqual([], os.listdir(self.directory / 'journals'))
         self.assertEqual([], self.proven)
+
+    def test_time_is_over(self):
+        """While the source is silent: what is proven is sent and used."""
+        end = threading.Event()
+        self.addCleanup(end.set)
+
+        def stalled(ranges):
+            stream = scan.scan(self.disk, lambda *span: None, wanted=ranges,
+                               granularity=65536)
+            for number, part in enumerate(stream):
+                if number == 12:
+                    end.wait(60)
+                yield part
+
+        empty = self.content(self.image)
+        self.watch(stalled)
+        self.fillings.fill({}, self.request())
+        self.eventually(lambda: self.content(self.image) != empty,
+                        'something is written')
+        reply = self.finish(seconds=0.0)
+        self.assertEqual('done', reply.state)
+        self.assertIn('the time for that was over', reply.reason)
+        self.assertFalse(end.is_set())
+        proven = self.check()
+        self.assertGreater(proven, 0)
+        self.assertLess(proven, len(self.plain) // 2)
+        self.assertEqual([], os.listdir(self.directory / 'journals'))
+
+    def test_more_time(self):
+        """A later call gives it time anew."""
+        self.watch()
+        begun = threading.Event()
+        real = scan.scan(self.disk, lambda *span: None, granularity=65536)
+
+        def waiting(ranges):
+            begun.wait(20)
+            yield from real
+
+        self.watch(waiting)
+        self.fillings.fill({}, self.request(seconds=3600.0))
+        (filling,) = self.fillings._known.values()
+        first = filling._timer
+        self.fillings.fill({}, self.request(seconds=1800.0))
+        self.assertTrue(first.finished.is_set())
+        self.assertEqual(1800.0, filling._timer.interval)
+        begun.set()
+        reply = self.finish(seconds=1800.0)
+        self.assertEqual(('done', ''), (reply.state, reply.reason))
+        self.check()
+
+    def test_result_is_sent_again(self):
+        """By another connection; nothing is built twice."""
+        runs, broken = [], []
+
+        def scanned(ranges):
+            runs.append(ranges)
+            return scan.scan(self.disk, lambda *span: None, wanted=ranges,
+                             granularity=65536)
+
+        def prove(*args):
+            if not broken:
+                broken.append(True)
+                raise channel_errors.ChannelBroken(reason='gone')
+            self.proven.append(args)
+
+        self.watch(scanned)
+        self.channels['source'].add_disk(MIGRATION, 'vda', (
+            services.DiskService(len(self.plain), scanned, None, prove,
+                                 lambda: self.written)))
+        self.assertEqual('done', self.finish().state)
+        self.assertEqual(1, len(runs))
+        self.check()
 
     def test_agent_restarted(self):
         """What was proven before is not fetched again."""

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Disks are built through a real qemu-storage-daemon."""
 
+import contextlib
 import fcntl
 import multiprocessing
 import os
 import signal
 import subprocess
 import threading
+from unittest import mock
 
 from nova_dedup_migrate.storage import bitmap
 from nova_dedup_migrate.storage import blocks
 from nova_dedup_migrate.storage import errors
+from nova_dedup_migrate.storage import fetch
+from nova_dedup_migrate.storage import manifest
 from nova_dedup_migrate.storage import rebuild
 from nova_dedup_migrate.storage import target as targets
 from nova_dedup_migrate.storage import writer
@@ -357,10 +361,160 @@ class RunsTest(world.Case):
                           self.opener(self.source))
 
     def test_no_time(self):
+        """Nothing is proven, so there is nothing to use."""
         self.assertRaises(
             errors.TimedOut, self.rebuild, self.to_build, [],
             self.opener(self.source),
             limits=rebuild.Limits(reserve=0, seconds=0.0))
+
+    def stopping(self, source, open_manifest=None, **options):
+        """Run a Rebuild of one thread that a source or manifest stops."""
+        self.build = rebuild.Rebuild(
+            self.to_build, [source], rebuild.Limits(reserve=1, threads=1),
+            program=self.program, **options)
+        return self.build.run(open_manifest or self.opener(self.source))
+
+    def check_part(self, rebuilt, reason):
+        """Compare what is proven: something, and not all."""
+        self.assertIn(reason, rebuilt.stopped)
+        proven = self.check(rebuilt, self.to_build, self.expected)
+        self.assertGreater(proven, 20 * BLOCK)
+        self.assertLess(proven, self.size * 3 // 4)
+
+    def held(self, before):
+        """Return a source that calls a function before its second read."""
+        reads = []
+
+        class Held(world.Held):
+            def read(self, wanted):
+                reads.append(len(wanted))
+                if len(reads) == 2:
+                    before()
+                return super().read(wanted)
+
+        return Held(self.data)
+
+    def test_time_is_over(self):
+        """What is in hand is finished, and nothing more is begun."""
+        rebuilt = self.stopping(self.held(lambda: self.build.finish()))
+        self.check_part(rebuilt, 'the time for that was over')
+
+    def test_time_is_over_while_a_journal_is_verified(self):
+        """What it has is not taken for proven."""
+        self.rebuild(self.to_build, [world.Held(self.data)],
+                     self.opener(self.source))
+        # in what will not be compared any more
+        with open(self.target.path, 'r+b') as file:
+            file.seek(200 * BLOCK)
+            file.write(b'changed')
+        real = targets.Target.verify
+
+        def verify(target, first, count):
+            self.build.finish()
+            return real(target, first, count)
+
+        self.useFixture(world.patched(targets.Target, 'verify', verify))
+        self.check_part(self.stopping(world.Held([])),
+                        'the time for that was over')
+
+    def test_time_is_over_while_the_manifest_is_waited_for(self):
+        """The wait is ended by an error, which is none then."""
+        def open_manifest(wanted):
+            read = self.opener(self.source)(wanted)
+            left = [2 + 2 * 64]
+
+            def waiting(length):
+                left[0] -= 1
+                if not left[0]:
+                    self.build.finish()
+                    raise errors.StorageError(reason='it was closed')
+                return read(length)
+
+            return waiting
+
+        with self.digest_by_digest():
+            rebuilt = self.stopping(world.Held(self.data), open_manifest)
+        self.check_part(rebuilt, 'the time for that was over')
+
+    @contextlib.contextmanager
+    def digest_by_digest(self):
+        """Have manifests with a record for each block."""
+        with mock.patch.object(manifest, 'MAX_DIGESTS', 1):
+            yield
+
+    def test_replica_has_no_time(self):
+        """One that is not complete is none."""
+        self.assertRaises(
+            errors.TimedOut, self.stopping,
+            self.held(lambda: self.build.finish()), replica=True)
+
+    def test_space_becomes_scarce(self):
+        """As when the time is over."""
+        free = [1 << 30]
+        real = os.statvfs
+
+        def statvfs(path):
+            return mock.Mock(real(path), f_bavail=free[0], f_frsize=1)
+
+        with mock.patch.object(rebuild.os, 'statvfs', statvfs):
+            rebuilt = self.stopping(self.held(lambda: free.insert(0, 0)))
+        self.check_part(rebuilt, 'storage_reserved_bytes keeps 1')
+
+    def test_source_cannot_read_on(self):
+        """What came before holds."""
+        def open_manifest(wanted):
+            read = self.opener(self.source)(wanted)
+            left = [2 * 64]
+
+            def ending(length):
+                left[0] -= 1
+                if not left[0]:
+                    raise errors.DiskUnreadable(reason='gone')
+                return read(length)
+
+            return ending
+
+        with self.digest_by_digest():
+            rebuilt = self.stopping(world.Held(self.data), open_manifest)
+        self.check_part(rebuilt, 'gone')
+
+    def test_no_thread_writes_after_the_end(self):
+        """One that is late has returned before the canary is placed."""
+        order = []
+        real = targets.Target.fill, targets.Target.place_canary
+
+        def fill(target, record, count):
+            order.append('fill')
+            try:
+                return real[0](target, record, count)
+            finally:
+                order.append('filled')
+
+        def place(target, *args):
+            order.append('canary')
+            return real[1](target, *args)
+
+        self.useFixture(world.patched(targets.Target, 'fill', fill))
+        self.useFixture(world.patched(targets.Target, 'place_canary',
+                                      place))
+        noticed = threading.Event()
+        stop = fetch.Fetcher.stop
+
+        def stopped(fetcher):
+            stop(fetcher)
+            noticed.set()
+
+        self.useFixture(world.patched(fetch.Fetcher, 'stop', stopped))
+
+        def finish():
+            self.build.finish()
+            # the run waits for this thread
+            noticed.wait(20)
+
+        rebuilt = self.stopping(self.held(finish))
+        self.check_part(rebuilt, 'the time for that was over')
+        self.assertEqual('canary', order.pop())
+        self.assertEqual(order.count('fill'), order.count('filled'))
 
     def test_two_writers(self):
         """What one has proven the other would change."""

@@ -248,6 +248,30 @@ class DiskFillerTest(base.TestCase):
         self.assertEqual(('here', 'there'), (host, request.destination))
         self.agents.survey.assert_called_once()
 
+    def test_show(self):
+        """Nova's record of the migration; it need not be saved."""
+        record = objects.Migration(uuid=fakes.MIGRATION)
+        self.filler._migrate_data.migration = record
+        saved = []
+        save = self.useFixture(fixtures.MockPatchObject(
+            objects.Migration, 'save', autospec=True,
+            side_effect=lambda self: saved.append(
+                (self.disk_total, self.disk_processed,
+                 self.disk_remaining)))).mock
+        now = self.useFixture(fixtures.MockPatchObject(
+            disk_filler.time, 'monotonic', autospec=True,
+            return_value=100.0)).mock
+        self.filler.show(10, 9)
+        now.return_value = 104.0
+        self.filler.show(10, 5)
+        now.return_value = 105.0
+        self.filler.show(10, 4)
+        self.assertEqual([(10, 1, 9), (10, 6, 4)], saved)
+        save.side_effect = ValueError('the database is away')
+        now.return_value = 111.0
+        self.filler.show(10, 1)
+        self.assertEqual(3, save.call_count)
+
     def test_used(self):
         self.filler.targets()
         self.guest.disk_watches.return_value = tuple(

@@ -20,6 +20,7 @@ from nova_dedup_migrate.hypervisor import statistics
 from nova_dedup_migrate.identity import challenge
 from nova_dedup_migrate.identity import domain_disks as disks
 from nova_dedup_migrate.planner import facts
+from nova_dedup_migrate.reports import report
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import errors
 from nova_dedup_migrate.rpc import objects as rpc_objects
@@ -363,6 +364,25 @@ class FactsCollectorTest(base.TestCase):
             [('own', 7), ('shared', 0), ('none', 0), ('none', 0)],
             [(disk.copy, disk.to_copy) for disk in found.disks])
         self.assertTrue(found.options.block_migration)
+
+    def test_mirrored_in_part(self):
+        """What is proven is not copied, nor what is not allocated."""
+        self.data.block_migration = True
+        self.driver._live_migration_copy_disk_paths.return_value = (
+            [], ['vda', 'vdb', 'vdc'])
+        self.agents.facts.return_value = reply(
+            copies=('own', 'own', 'none', 'none'))
+        self.operation.disks = [
+            report.Disk('vda', size=1000, proven=950),
+            # watched, and not armed
+            report.Disk('vdb', size=1000, sources={'local': 999}),
+            report.Disk('vdc', size=1000, proven=100)]
+        with mock.patch.object(disks.DomainDisk, 'allocated', autospec=True,
+                               return_value=300):
+            found = self.collect()
+        self.assertEqual(
+            [('own', 50), ('own', 300), ('none', 300), ('none', 0)],
+            [(disk.copy, disk.to_copy) for disk in found.disks])
 
     def test_mirrored_onto_itself(self):
         # whatever that may be, nothing is to be read from it

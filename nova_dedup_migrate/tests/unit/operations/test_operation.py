@@ -138,6 +138,12 @@ class ProgressTest(OperationCase):
         self.at(1004.0)
         self.operation.show(PROGRESS)
         self.assertIs(PROGRESS, self.durable.progress)
+        # other figures may, the share does not fall
+        self.operation.show(report.Progress(0.4, 50.0, 2.0, 7))
+        self.assertEqual(report.Progress(0.5, 50.0, 2.0, 7),
+                         self.durable.progress)
+        self.operation.show(report.Progress(0.6, 5.0, 3.0))
+        self.assertEqual(0.6, self.durable.progress.share)
         self.assertEqual(1, len(self.disk.written))
         self.at(1005.0)
         self.operation.show(PROGRESS)

@@ -111,6 +111,18 @@ class DecideTest(base.TestCase):
             data=1.5e9, sampled=32, found=32, link_rate=1e7,
             fetch_rate=1e7), 0.05).build)
 
+    def test_lost(self):
+        """1.5 GB over 10 MB/s: 150 s, of which 15 s may be lost."""
+        found = disks.decide(disks.DiskFacts(
+            data=1.5e9, sampled=12, found=12, link_rate=1e7), 0.05)
+        self.assertEqual((0.1, 15.0), (disks.MARGIN, disks.LEAST))
+        self.assertAlmostEqual(165.0, found.longest)
+        for seconds, proven, lost in (
+                (15, 0, 0), (20, 0, 5), (20, 5e7, 0), (100, 5e8, 35),
+                # no more than all is saved
+                (200, 9e9, 35), (5, 9e9, 0)):
+            self.assertAlmostEqual(lost, found.lost(seconds, proven))
+
     def test_min_gain(self):
         """It has to save that share, and not a second more."""
         known = disks.DiskFacts(data=1.5e9, sampled=12, found=8,

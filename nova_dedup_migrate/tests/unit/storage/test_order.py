@@ -16,13 +16,14 @@ class OrderTest(base.TestCase):
     def setUp(self):
         super().setUp()
         patcher = mock.patch.multiple(order, WINDOW=10 * GRANULE,
-                                      LOOKS=1 << 20)
+                                      HOLE=1, LOOKS=1 << 20)
         patcher.start()
         self.addCleanup(patcher.stop)
         self.dirty = bitmap.Bitmap(200)
         self.dirty.set(0, 200)
         self.looks = 0
         self.on_look = lambda number: ()
+        self.data = set(range(200))
 
     def clear(self, offset, length):
         self.dirty.clear(offset // GRANULE, -(-length // GRANULE))
@@ -33,9 +34,14 @@ class OrderTest(base.TestCase):
             self.dirty.set(granule)
         return self.dirty
 
+    def filled(self, offset, length):
+        first = offset // GRANULE
+        return [number in self.data for number in range(
+            first, first - (-length // GRANULE))]
+
     def ordered(self, wanted=((0, SIZE),)):
         return list(order.hot_last(list(wanted), SIZE, GRANULE, self.clear,
-                                   self.written))
+                                   self.written, self.filled))
 
     def granules(self, ranges):
         return [number for offset, length in ranges for number in range(
@@ -54,6 +60,27 @@ class OrderTest(base.TestCase):
         self.assertEqual([55, 60, 61, 150, 199], found[-5:])
         self.assertEqual(list(range(200)), sorted(found))
 
+    def test_what_holds_no_data_comes_first(self):
+        self.data = {*range(30, 50), *range(101, 150, 2), 199}
+        writes = {1: (3, 40), 3: (149, 60)}
+        self.on_look = lambda number: writes.get(number, ())
+        found = self.ordered()
+        empty = sorted(set(range(200)) - self.data)
+        self.assertEqual(empty + sorted(self.data - {40, 149}) + [40, 149],
+                         self.granules(found))
+        # after each ten granules of data
+        self.assertEqual(5, self.looks)
+        self.assertEqual((0, 10 * GRANULE), found[0])
+        self.assertEqual(SIZE, sum(length for _, length in found))
+
+    def test_short_holes_stay_where_they_are(self):
+        self.data = {*range(30, 50), *range(101, 150, 2), 199}
+        with mock.patch.object(order, 'HOLE', 2 * GRANULE):
+            found = self.granules(self.ordered())
+        late = {*range(30, 50), *range(100, 150), 199}
+        self.assertEqual(sorted(set(range(200)) - late) + sorted(late),
+                         found)
+
     def test_short_pass(self):
         """Nothing is cleared for it."""
         wanted = [(3 * GRANULE, GRANULE), (50 * GRANULE + 32768, 32768)]
@@ -71,6 +98,7 @@ class OrderTest(base.TestCase):
         choice = random.Random(5)
         self.on_look = lambda number: choice.sample(range(200), 9)
         for _ in range(20):
+            self.data = set(choice.sample(range(200), 90))
             wanted = sorted(choice.sample(range(200), 120))
             found = self.granules(self.ordered([
                 (n * GRANULE, min(GRANULE, SIZE - n * GRANULE))

@@ -60,8 +60,11 @@ class ScanTest(base.TestCase):
         self.assertEqual(set(range(301)), cleared)
 
     def test_zeros_are_not_read(self):
+        """And not waited for."""
         self.disk.zeros = [(64 * BLOCK, 64 * BLOCK)]
-        self.scan()
+        paced = []
+        self.scan(pace=paced.append)
+        self.assertEqual(len(self.data) - 64 * BLOCK, sum(paced))
         self.assertNotIn(('pread', 64 * BLOCK, 64 * BLOCK),
                          self.disk.calls)
 

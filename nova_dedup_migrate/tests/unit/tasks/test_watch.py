@@ -101,6 +101,11 @@ class WatchTest(base.TestCase):
                                          1 << 28),
                          self.operation.durable.progress)
 
+    def test_progress_goes_on_from_that_of_the_disks(self):
+        self.operation.show(report.Progress(0.5, None, 1.0))
+        self.progress(0.25, 40.0, rounds=1)
+        self.assertEqual(0.625, self.operation.durable.progress.share)
+
     def test_progress_while_disks_are_copied(self):
         """QEMU's migration of memory has not begun."""
         self.progress(0.1, 4000.0, rounds=0)

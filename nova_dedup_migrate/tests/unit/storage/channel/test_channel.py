@@ -155,8 +155,25 @@ class DiskServiceTest(ChannelCase):
         wanted = bitmap.Bitmap(200)
         wanted.set(0, 200)
         read = self.channel.manifest(wanted)
-        self.assertRaises(errors.ChannelRefused, list, manifest.parse(
-            read, len(self.data)))
+        error = self.assertRaises(
+            storage_errors.DiskUnreadable, list,
+            manifest.parse(read, len(self.data)))
+        self.assertIn('Compute1', str(error))
+        # which is complete without its end
+        self.channel.proven(bitmap.Bitmap(200), canary.Canary(
+            0, bytes(512)))
+
+    def test_ended(self):
+        """By another thread, while its answer is waited for."""
+        wanted = bitmap.Bitmap(200)
+        wanted.set(0, 200)
+        read = self.channel.manifest(wanted)
+        read(24)
+        self.channel.end()
+        # what has arrived is still decrypted
+        error = self.assertRaises(errors.ChannelBroken, list,
+                                  iter(lambda: read(1), b''))
+        self.assertIn('closed', str(error))
 
     def test_of_another_disk(self):
         read = self.channel.manifest(bitmap.Bitmap(100))
