@@ -3,16 +3,22 @@
 
 import json
 import os
+from unittest import mock
 
 from nova_dedup_migrate.compute import guests
 from nova_dedup_migrate.compute import migrations
 from nova_dedup_migrate.compute import monitored_guest
 from nova_dedup_migrate.compute import observer
+from nova_dedup_migrate.hypervisor import errors as hypervisor_errors
+from nova_dedup_migrate.hypervisor import events
 from nova_dedup_migrate.hypervisor import peer
 from nova_dedup_migrate.operations import operation
 from nova_dedup_migrate.operations import session
 from nova_dedup_migrate.recovery import loop
+from nova_dedup_migrate.rpc import disk_objects
 from nova_dedup_migrate.rpc import errors
+from nova_dedup_migrate.rpc import survey_objects
+from nova_dedup_migrate.rpc import watch_objects
 
 _GROUP = 'dedup_migrate'
 _OPERATIONS = 'dedup_migrate/operations'
@@ -73,6 +79,112 @@ class Agents:
             raise errors.AgentUnavailable(host=host,
                                           reason='it does not answer')
         return answer
+
+
+class DiskAgents(Agents):
+    """Those that also build disks, each in one step.
+
+    :param seen: list to which (method, host) is appended
+    :ivar down: hosts whose agent does not answer
+    :ivar state: of a disk that is built; 'done' is preceded by 'running'
+    """
+
+    def __init__(self, state_of, forget, seen):
+        super().__init__(state_of, forget)
+        self._seen = seen
+        self.down = set()
+        self.state = 'done'
+        self._asked = 0
+
+    def _see(self, method, host):
+        self._answer(host, None if host in self.down else True)
+        self._seen.append((method, host))
+
+    def hello(self, ctxt, host):
+        self._see('hello', host)
+
+    def take_replica(self, ctxt, host, request):
+        self._see('take_replica', host)
+        return ''
+
+    def watch_disk(self, ctxt, host, request):
+        self._see('watch_disk', host)
+        return self._watch('watching', data=1 << 29,
+                           sample=['%064x' % n for n in range(100)])
+
+    def have_blocks(self, ctxt, host, request):
+        self._see('have_blocks', host)
+        return len(request.digests)
+
+    def survey(self, ctxt, host, request):
+        self._see('survey', host)
+        return survey_objects.DedupSurveyReply(known=False)
+
+    def fill_disk(self, ctxt, host, request, store=None):
+        self._see('fill_disk', host)
+        self.filled = request
+
+    def filling(self, ctxt, host, migration_uuid, target, wait):
+        self._see('filling', host)
+        self._asked += 1
+        return disk_objects.DedupFillingReply(
+            state='running' if self._asked == 1 else self.state,
+            done=1, total=2, sources=[
+                disk_objects.DedupSourceBytes(name='local', bytes=77)])
+
+    def arm_disk(self, ctxt, host, migration_uuid, target):
+        self._see('arm_disk', host)
+        return self._watch('armed', proven=1 << 29)
+
+    def abort_filling(self, ctxt, host, migration_uuid):
+        self._see('abort_filling', host)
+
+    def forget_disks(self, ctxt, host, migration_uuid):
+        self._see('forget_disks', host)
+
+    @staticmethod
+    def _watch(state, **values):
+        return watch_objects.DedupWatchReply(
+            state=state, size=1 << 30, granularity=32768, watch='ab' * 32,
+            **values)
+
+
+def replace_disk_agents(replace, state_of, forget, seen):
+    """Have agents that build disks, and guests that are watched.
+
+    :param replace, state_of, forget: as of replace_agents
+    :param seen: as of DiskAgents
+    :returns: DiskAgents
+    """
+    agents = DiskAgents(state_of, forget, seen)
+    replace(migrations.LiveMigrations, '_agents',
+            property(lambda migrations: agents))
+
+    def open_guest(host, instance):
+        guest = mock.create_autospec(guests.InstanceGuest, instance=True)
+        guest.is_patched.return_value = True
+        guest.disk_watches.return_value = ()
+        guest.events = events.EventLog()
+        guest.progress.side_effect = hypervisor_errors.GuestNotRunning(
+            name=instance.uuid)
+        # with the aliases that libvirt gives
+        xml = host.get_guest(instance).get_xml_desc()
+        guest.domain.return_value.XMLDesc.side_effect = lambda flags: (
+            xml.replace('</disk>', '<alias name="virtio-disk0"/></disk>'))
+        return guest
+
+    replace(guests, 'open_guest', open_guest)
+    return agents
+
+
+def reports(state_path):
+    """Return the reports of the operations of a host, as JSON has them."""
+    found = []
+    path = os.path.join(state_path, _OPERATIONS)
+    for name in os.listdir(path):
+        with open(os.path.join(path, name)) as file:
+            found.append(json.load(file)['report'])
+    return found
 
 
 def replace_agents(replace, state_of, forget):
