@@ -40,10 +40,12 @@ AMPLIFICATION = 4
 LEAST_SAMPLE = 8
 #: Bytes below which there is nothing to gain.
 LEAST_DATA = 64 << 20
+#: Seconds below which likewise: a prediction is not more exact than that.
+LEAST_GAIN = 5.0
 #: Of the time of an ordinary block migration, what building a disk may take
 #: in vain, and seconds for that beside it, for all disks of an instance.
 MARGIN = 0.1
-LEAST = 15.0
+LEAST = 8.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,7 +131,7 @@ def decide(known: DiskFacts, min_gain: float, always: bool = False
         reason = 'it has only %s of data' % units.size(known.data)
     elif known.sampled < LEAST_SAMPLE:
         reason = 'too little of it was sampled'
-    elif seconds > stock * (1 - min_gain):
+    elif seconds > stock - max(stock * min_gain, LEAST_GAIN):
         reason = ('%s of its data is near the destination; building would '
                   'take %s, copying takes %s' % (
                       units.percent(near), units.duration(seconds),

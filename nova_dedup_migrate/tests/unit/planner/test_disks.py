@@ -115,7 +115,7 @@ class DecideTest(base.TestCase):
         """1.5 GB over 10 MB/s: 150 s, of which 15 s may be lost."""
         found = disks.decide(disks.DiskFacts(
             data=1.5e9, sampled=12, found=12, link_rate=1e7), 0.05)
-        self.assertEqual((0.1, 15.0), (disks.MARGIN, disks.LEAST))
+        self.assertEqual((0.1, 8.0), (disks.MARGIN, disks.LEAST))
         self.assertAlmostEqual(165.0, found.longest)
         for seconds, proven, lost in (
                 (15, 0, 0), (20, 0, 5), (20, 5e7, 0), (100, 5e8, 35),
@@ -131,6 +131,14 @@ class DecideTest(base.TestCase):
         self.assertAlmostEqual(62.0, seconds)
         self.assertTrue(disks.decide(known, 0.58).build)
         self.assertFalse(disks.decide(known, 0.59).build)
+
+    def test_seconds_that_are_not_worth_it(self):
+        """100 MB over 10 MB/s: 10 s, of which five are to be saved."""
+        for size, built in ((7e7, False), (1e8, True)):
+            found = disks.decide(disks.DiskFacts(
+                data=size, sampled=12, found=12, link_rate=1e7), 0.05)
+            self.assertLess(found.seconds, 0.5 * found.stock)
+            self.assertEqual(built, found.build)
 
     def test_bounds(self):
         for data, sampled, reason in (

@@ -293,7 +293,7 @@ class FillDisksTest(base.TestCase):
 
     def test_time_in_vain_is_shared(self):
         """What one disk has taken the others do not have."""
-        self.slow(19e6, 19e6)
+        self.slow(20.5e6, 20.5e6)
         self.assertEqual(['vdb'], self.ended())
 
     def test_restarted_agent_counts_anew(self):
