@@ -91,13 +91,13 @@ def _still(subject, trial, moment=None):
     began in, and compares that with the file of the volume at its end.
     LabError: QEMU had the new volume before the guest stood still.
 
-    :param moment: of _fills, _mirrors; by default the last before the pivot
+    :param moment: of _fills, _copies; by default the last before the pivot
     """
     volume, path = subject.volumes()[DISK], subject.disk_path(DISK)
 
     @contextlib.contextmanager
     def still():
-        _wait_for(lambda: (moment or _mirrors)(subject, path), _FILLED)
+        _wait_for(lambda: (moment or _copies)(subject, path), _FILLED)
         with subject.stopped(), subject.kept(volume) as kept:
             if subject.disk_path(DISK) != path:
                 raise errors.LabError('the volume has moved before the '
@@ -214,7 +214,7 @@ def _killed(moment):
                 subject.begin_to_write(rate=200)
                 subject.request(DISK)
                 kept = stack.enter_context(still)
-                if moment is _has_pivoted:
+                if moment is not _fills:
                     _wait_for(lambda: moment(subject, path))
                 for one in faults.session(host, leader):
                     one.send(signal.SIGKILL)
@@ -236,6 +236,12 @@ def _killed(moment):
 
 def _fills(subject, path):
     return subject.journal(DISK).exists()
+
+
+def _copies(subject, path):
+    """Nova has been called for the mirror, which may not be there yet."""
+    noted = subject.noted(DISK)
+    return noted is not None and noted.phase == operations.MIRRORING
 
 
 def _mirrors(subject, path):
