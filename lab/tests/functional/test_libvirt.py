@@ -2,7 +2,6 @@
 """The suite over two libvirtds, each in a host of its own."""
 
 import concurrent.futures
-import contextlib
 import dataclasses
 import functools
 import importlib.util
@@ -23,7 +22,6 @@ try:
     from nova_dedup_migrate.agent import local
     from nova_dedup_migrate.agent import remains
     from testkit import libvirt as guests
-    from testkit import libvirt_options
 except ImportError as error:
     raise unittest.SkipTest(
         'libvirt cannot be tested: %s' % error) from error
@@ -31,7 +29,6 @@ except ImportError as error:
 from nova_dedup_migrate.agent import errors as agent_errors
 from nova_dedup_migrate.agent import incoming
 from nova_dedup_migrate.hypervisor import errors
-from nova_dedup_migrate.hypervisor import watching
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.functional.hypervisor import suites
 from testkit import options
@@ -401,66 +398,3 @@ class LibvirtOnlyTest(suites.Suite, LibvirtCase):
             stderr=subprocess.PIPE, text=True, timeout=self.timeout / 2)
         self.assertEqual('running RESUME True True ()\n', done.stdout,
                          done.stderr)
-
-
-class DisksTest(suites.Suite, LibvirtCase):
-    """libvirt's own block migration into a target that was filled."""
-
-    def check(self, armed):
-        """Migrate; return the DiskWatch that was seen last."""
-        source = self.started()
-        target = self.dir / 'target.img'
-        (device,) = source.disks().values()
-        watch = source.watch_disk(device)
-        source.clear_disk(watch.token, 0, watch.size)
-        content = self.image.read_bytes()
-        canary = os.urandom(watching.CANARY)
-        target.write_bytes(canary + content[len(canary):])
-        if armed:
-            proven = (1 << watch.granules) - 2
-            watch = source.arm_disk(
-                watch.token, proven.to_bytes(watch.bitmap_bytes, 'little'),
-                0, canary)
-        seen = self.block_migrate(source, target)
-        self.assertTrue(content == target.read_bytes())
-        self.assertTrue(content == self.image.read_bytes())
-        return watch, seen
-
-    def block_migrate(self, source, target):
-        """Migrate as Nova does; return the last DiskWatch seen."""
-        destination = self.make('destination')
-        destination.become(source)
-        arguments = libvirt_options.parameters(
-            options.MigrationOptions(max_bandwidth=64 * suites.MIB),
-            destination.host.peer_uri)
-        arguments.update(destination.migration_parameters(source))
-        arguments[libvirt.VIR_MIGRATE_PARAM_DEST_XML] = arguments.get(
-            libvirt.VIR_MIGRATE_PARAM_DEST_XML,
-            source.domain().XMLDesc(libvirt.VIR_DOMAIN_XML_MIGRATABLE)
-        ).replace(str(self.image), str(target))
-        arguments[libvirt.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = list(
-            source.disks())
-        flags = (libvirt_options.flags(options.MigrationOptions(),
-                                       source.unsafe)
-                 | libvirt.VIR_MIGRATE_NON_SHARED_INC)
-        seen = []
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            migrated = pool.submit(source.domain().migrateToURI3,
-                                   destination.host.peer_uri, arguments,
-                                   flags)
-            while not migrated.done():
-                with contextlib.suppress(errors.HypervisorError):
-                    seen = source.disk_watches() or seen
-            migrated.result()
-        self.assert_works(destination)
-        return seen[0]
-
-    def test_seeded(self):
-        armed, seen = self.check(True)
-        self.assertEqual(('used', None), (seen.state, seen.reason))
-        self.assertEqual(armed.granularity, seen.dirty)
-
-    def test_not_armed(self):
-        """All is copied, over whatever is there."""
-        _, seen = self.check(False)
-        self.assertIn('armed', seen.reason)

@@ -85,10 +85,14 @@ class Port:
         self._test.watchings.forget(fakes.MIGRATION)
 
 
-class BuiltCase(case.SeedCase):
+class Agents:
+    """Those of both hosts, for tests with a binary and a directory."""
 
-    def setUp(self):
-        super().setUp()
+    def begin_agents(self, guest):
+        """Begin both.
+
+        :param guest: returns the Guest of an instance, at the source
+        """
         binary = qemus.find('patched', self.binary)
         self.authority = certificates.Authority(self.temporary_dir())
         self.index = store.Index(str(self.directory / 'index'))
@@ -109,12 +113,12 @@ class BuiltCase(case.SeedCase):
             [str(self.directory)], str(self.directory / 'journals'), 0,
             str(qemus.tool(binary, 'qemu-storage-daemon')), {}.get,
             str(self.directory / 'replicas'))
+        self._guest = guest
         self.restart()
         self.restart_source()
         self.operation = fakes.operation()
         self.backing = []
         self.store = None
-        self.hold(self.random()[:HELD])
 
     def restart(self):
         """Have a new agent at the destination, which knows no disk."""
@@ -124,8 +128,8 @@ class BuiltCase(case.SeedCase):
 
     def restart_source(self):
         """Have a new agent at the source, after a kill of the other."""
-        self.watchings = watchings.Watchings(
-            lambda uuid: self.rig_.source, self.channels['source'])
+        self.watchings = watchings.Watchings(self._guest,
+                                             self.channels['source'])
         self.addCleanup(self.watchings.stop)
 
     def hold(self, content):
@@ -136,6 +140,20 @@ class BuiltCase(case.SeedCase):
             found = fingerprints.fingerprint(file.fileno())
         self.index.add(str(path), 'p1', found.stat, found.digests,
                        found.numbers)
+
+    def build(self, always=True, port=None):
+        """Run the task; return the report of the last disk."""
+        fill_disks.FillDisks(self.operation, port or Port(self), 60.0,
+                             always=always).execute()
+        return self.operation.disks[-1]
+
+
+class BuiltCase(Agents, case.SeedCase):
+
+    def setUp(self):
+        super().setUp()
+        self.begin_agents(lambda uuid: self.rig_.source)
+        self.hold(self.random()[:HELD])
 
     def flat(self, directory=''):
         """A raw disk and a target that nobody has opened.
@@ -194,13 +212,6 @@ class BuiltCase(case.SeedCase):
         self.assertEqual('used', self.rig_.query().state)
         self.rig_.finish_mirror(mark)
         self.assert_same(self.rig_)
-
-    def build(self, always=True, port=None):
-        """Run the task; return the report of the disk."""
-        fill_disks.FillDisks(self.operation, port or Port(self), 60.0,
-                             always=always).execute()
-        (found,) = self.operation.disks
-        return found
 
     def mirror(self, **given):
         """Mirror as libvirt does after that; return bytes mirrored."""
