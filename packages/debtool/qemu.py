@@ -62,7 +62,8 @@ def command(tree):
                                     'no %s' % (name, pattern))
     names = left_out((tree / 'debian/control').read_text())
     return ' '.join((
-        'PATH=/usr/lib/ccache:$PATH CCACHE_DIR=/mnt/ccache',
+        # There is no cc in that directory, which configure would take.
+        'PATH=/usr/lib/ccache:$PATH CC=gcc CCACHE_DIR=/mnt/ccache',
         'CCACHE_BASEDIR=$PWD CCACHE_MAXSIZE=5G',
         'DH_OPTIONS="%s"' % ' '.join('-N' + name for name in names),
         'DEB_BUILD_OPTIONS="nocheck noautodbgsym terse parallel=$(nproc)"',
