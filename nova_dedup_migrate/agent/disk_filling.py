@@ -200,6 +200,10 @@ class DiskFilling:
                 self._connect(request.source, request.target)))
             self._channel = channel
             written = None
+            if not self._replica:
+                # Of a file with this name that a migration before has built:
+                # its entries would hide those of files that are there.
+                owner.index.remove(request.image.path)
             self._adopt()
             if os.path.exists(self._journal):
                 # The source takes it for a beginning of writing, too.
