@@ -64,6 +64,9 @@ _REST = 300
 _PREPARES = 1.0
 #: Seconds that building a disk takes at least.
 _FILLS = 3.0
+#: Seconds in which the disks of a guest that has booted have to stay as they
+#: are.
+_QUIET = 10.0
 #: Seconds between two questions whether Nova still migrates.
 _ASK = 0.5
 #: Seconds in which Nova finds a host for a new migration.
@@ -173,6 +176,7 @@ class FaultCampaign:
             server = instances.boot(self._cloud, _NAME, 'dedup', self._disks)
             self._server = instances.wait_active(self._compute, server)
             console.ready(guest.console(self._host(), self._server.id), _BOOT)
+            self._settle()
         if self._bytes is None:
             self._bytes = migrations.migrate(
                 self._cloud, 'dedup', self._server).link_bytes
@@ -287,6 +291,25 @@ class FaultCampaign:
             return None
         return disk_checks.digests(self._cloud, host, self._server.id,
                                    running)
+
+    def _settle(self):
+        """Wait until the guest writes nothing more to its disks.
+
+        ext4 initialises its tables in the background, after the first mount.
+
+        :raises LabError: it goes on to write
+        """
+        deadline = time.monotonic() + _REST
+        last = self._digests(self._host())
+        while last is not None:
+            time.sleep(_QUIET)
+            found = self._digests(self._host())
+            if found == last:
+                return
+            if time.monotonic() > deadline:
+                raise errors.LabError('the guest still writes to its disks '
+                                      '%d s after it has booted' % _REST)
+            last = found
 
     def _wait_for(self, share, source, sent):
         """Wait until that many bytes have gone; False if Nova was faster.
