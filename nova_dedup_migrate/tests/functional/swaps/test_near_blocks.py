@@ -11,6 +11,7 @@ if importlib.util.find_spec('libvirt') is None:
 
 from nova_dedup_migrate.agent import disk_channel
 from nova_dedup_migrate.agent import owners
+from nova_dedup_migrate.agent import owners
 from nova_dedup_migrate.compute import near_blocks
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import errors as rpc_errors
@@ -41,7 +42,8 @@ class NearBlocksTest(volume.VolumeCase):
             self.addCleanup(self.indexes[host].close)
             self.channels[host] = disk_channel.DiskChannel(
                 host, '127.0.0.1', 0, self.authority.host(host),
-                self.indexes[host], [str(self.directory)], 0.0)
+                self.indexes[host], [str(self.directory)], 0.0,
+                owners.allowed)
             self.channels[host].start()
             self.addCleanup(self.channels[host].stop)
         self.agents = mock.create_autospec(api.AgentAPI, instance=True)
