@@ -37,6 +37,7 @@ class Domain:
 
     :ivar rate: bytes/s of the mirror, 0: as it comes
     :ivar seen: called at each look at the mirror
+    :ivar ready: called when the mirror is shown to be ready
     """
 
     def __init__(self, one, emulator, new):
@@ -46,6 +47,7 @@ class Domain:
         self._source = str(one.image[0])
         self.rate = 0
         self.seen = lambda: None
+        self.ready = lambda: None
         self.defined = True
 
     def UUIDString(self):
@@ -58,10 +60,12 @@ class Domain:
         self.defined = False
 
     def XMLDesc(self, flags=0):
-        mirror = ''
-        if self._job():
+        job, mirror = self._job(), ''
+        if job is not None:
+            if job['ready']:
+                self.ready()
             mirror = '<mirror ready="%s"/>' % (
-                'yes' if self._job()['ready'] else 'no')
+                'yes' if job['ready'] else 'no')
         return ('<domain><devices><emulator>%s</emulator><disk type="file" '
                 'device="disk"><source file="%s"/><target dev="%s"/>%s'
                 '</disk></devices></domain>' % (
@@ -248,11 +252,7 @@ class AbortTest(NovaCase):
         self.known()
         self.write(5, 0x33)
 
-        def see():
-            if 'ready="yes"' in self.domain.XMLDesc():
-                self.request()
-
-        self.domain.seen = see
+        self.domain.ready = self.request
         self.assertRaises(exception.VolumeRebaseFailed, self.swap)
         self.assert_aborted(operations.MIRRORING)
 

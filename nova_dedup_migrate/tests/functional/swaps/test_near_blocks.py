@@ -11,7 +11,6 @@ if importlib.util.find_spec('libvirt') is None:
 
 from nova_dedup_migrate.agent import disk_channel
 from nova_dedup_migrate.agent import owners
-from nova_dedup_migrate.agent import owners
 from nova_dedup_migrate.compute import near_blocks
 from nova_dedup_migrate.rpc import api
 from nova_dedup_migrate.rpc import errors as rpc_errors
