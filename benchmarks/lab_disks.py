@@ -18,10 +18,14 @@ overlay        the same with ours: the planner builds it only if enough of
                it is near
 stock-busy     as stock; the guest rewrites its files while it migrates
 busy           as base, with the same load
+stock-web, web, stock-db, db
+               as stock and base: Debian, whose web server or database is
+               loaded while it migrates (lab_disk_services)
 
 After each migration every byte of the disk is compared with the source's,
-which is kept for that, and the guest verifies its memory.  A busy guest goes
-on to write, so it reads all of its files anew and verifies them itself.
+which is kept for that, and the guest verifies its memory.  A guest that is
+busy or serves goes on to write, so it reads all of its files anew and
+verifies them itself.
 Bytes of disks are those of the link to the destination without what QEMU has
 sent of memory; manifests are among them.
 """
@@ -37,6 +41,7 @@ import statistics
 import sys
 import time
 
+from benchmarks import lab_disk_services as services
 from guests.errors import GuestError
 from guests.synthetic import console
 from lab import client
@@ -55,15 +60,20 @@ from testkit import results
 
 TARGET = 'lab-disks'
 VARIANTS = ('stock', 'base', 'prepared', 'image', 'stock-overlay', 'overlay',
-            'stock-busy', 'busy')
-#: Those whose guest writes meanwhile.
+            'stock-busy', 'busy', *services.LOADS)
+#: Those whose guest writes meanwhile, and those whose guest verifies its
+#: files itself.
 BUSY = ('stock-busy', 'busy')
+_VERIFIES = (*BUSY, *services.LOADS)
 #: What each variant is compared with.
 REFERENCES = {'base': 'stock', 'prepared': 'stock', 'image': 'stock',
-              'overlay': 'stock-overlay', 'busy': 'stock-busy'}
+              'overlay': 'stock-overlay', 'busy': 'stock-busy',
+              'web': 'stock-web', 'db': 'stock-db'}
 #: Bytes of disks on the link, against stock's, at most.
 SHARE = {'base': 0.7, 'prepared': 0.2, 'image': 0.3, 'overlay': 1.05,
-         'busy': 0.7}
+         'busy': 0.7, 'web': 0.7, 'db': 0.7}
+#: Requests a second that a guest serves meanwhile, against before.
+SERVED = 0.95
 #: Milliseconds that a guest stands still, more than stock's; of medians.
 DOWNTIME = 20
 #: Settings of the lab that are others.
@@ -83,12 +93,14 @@ class Variant:
     """What one came to.
 
     :ivar prepared: (seconds, bytes on the link) of each preparation
+    :ivar served: of each migration of a guest that serves
     """
 
     outcomes: list[migrations.Outcome] = dataclasses.field(
         default_factory=list)
     prepared: list[tuple[float, int]] = dataclasses.field(
         default_factory=list)
+    served: list[services.Served] = dataclasses.field(default_factory=list)
 
     def mean(self, name: str) -> float:
         return statistics.fmean(
@@ -142,7 +154,7 @@ def run(cloud: clouds.Cloud, variant: str, count: int, write: int,
     :param found: gets what each migration came to
     """
     compute = client.connect(cloud).compute
-    kind = 'dedup' if variant in REFERENCES else 'stock'
+    kind = _kind(variant)
     server = instances.boot(cloud, _NAME + variant, kind, instances.Disks())
     try:
         server = instances.wait_active(compute, server)
@@ -161,13 +173,32 @@ def run(cloud: clouds.Cloud, variant: str, count: int, write: int,
                     cloud, kind, server,
                     write=write if variant in BUSY else None)
             found.outcomes.append(outcome)
-            progress.say(
-                f'{variant}, {number + 1} of {count}: '
-                f'{outcome.seconds:.1f} s, disks '
-                f'{(outcome.disk_bytes or 0) / 1e6:.1f} MB, memory '
-                f'{(outcome.memory_bytes or 0) / 1e6:.1f} MB')
+            _say(variant, number + 1, count, outcome, progress)
     finally:
         instances.delete(compute, server)
+
+
+def serve(cloud: clouds.Cloud, variant: str, count: int,
+          progress: steps.Progress, found: Variant) -> None:
+    """Migrate one guest that serves count times, likewise."""
+    with services.Guest(cloud, _NAME + variant, _kind(variant),
+                        services.LOADS[variant]) as one:
+        for number in range(count):
+            outcome, served = one.migrate()
+            found.outcomes.append(outcome)
+            found.served.append(served)
+            _say(variant, number + 1, count, outcome, progress)
+
+
+def _kind(variant: str) -> str:
+    return 'dedup' if variant in REFERENCES else 'stock'
+
+
+def _say(variant: str, number: int, count: int, outcome: migrations.Outcome,
+         progress: steps.Progress) -> None:
+    progress.say(f'{variant}, {number} of {count}: {outcome.seconds:.1f} s, '
+                 f'disks {(outcome.disk_bytes or 0) / 1e6:.1f} MB, memory '
+                 f'{(outcome.memory_bytes or 0) / 1e6:.1f} MB')
 
 
 def _terminal(cloud: clouds.Cloud, server):
@@ -241,7 +272,10 @@ def measure(cloud: clouds.Cloud, given: argparse.Namespace,
     :param found: Mbit/s -> variant; gets what there is, also if it fails
     """
     usual = cloud.settings
-    instances.cache_image(cloud, instances.Disks())
+    if set(given.variants) - set(services.LOADS):
+        instances.cache_image(cloud, instances.Disks())
+    if set(given.variants) & set(services.LOADS):
+        services.cache_image(cloud)
     try:
         for link in given.link:
             rate = link * settings.MBIT
@@ -255,8 +289,12 @@ def measure(cloud: clouds.Cloud, given: argparse.Namespace,
                     cloud.settings = wanted
                     nova.restart_computes(cloud)
                 of_link[variant] = Variant()
-                run(cloud, variant, given.count, given.write, progress,
-                    of_link[variant])
+                if variant in services.LOADS:
+                    serve(cloud, variant, given.count, progress,
+                          of_link[variant])
+                else:
+                    run(cloud, variant, given.count, given.write, progress,
+                        of_link[variant])
     finally:
         if cloud.settings != usual:
             cloud.settings = usual
@@ -285,13 +323,13 @@ def _judge(title: str, name: str, variant: Variant, stock: Variant | None,
     outcomes = variant.outcomes
     problems = [problem for one in outcomes for problem in one.differing]
     wrong = sum(one.errors for one in outcomes)
-    if name not in BUSY:
+    if name not in _VERIFIES:
         compared = sum(one.compared for one in outcomes)
         rows.add(f'{title}: bytes of disks that were compared',
                  '; '.join(problems) or compared / 1e6, 'MB', 'all equal',
                  compared > 0 and not problems)
     rows.add(f'{title}: wrong pages of memory'
-             + (' and of files' if name in BUSY else ''), wrong, '', '0',
+             + (' and of files' if name in _VERIFIES else ''), wrong, '', '0',
              not wrong and all(one.verified for one in outcomes))
     limit = SHARE.get(name) if stock is not None else None
     sent = variant.mean('disk_bytes')
@@ -307,6 +345,7 @@ def _judge(title: str, name: str, variant: Variant, stock: Variant | None,
              stock is None or not faster
              or variant.mean('seconds') < stock.mean('seconds'))
     _judge_downtime(title, variant, stock, rows)
+    _judge_served(title, variant, stock, rows)
     for what, value in _building(variant):
         rows.add(f'{title}: {what}', *value, 'any', True)
     if name in REFERENCES:
@@ -322,6 +361,19 @@ def _judge_downtime(title: str, variant: Variant, stock: Variant | None,
              'ms', f"stock's and {DOWNTIME} or less" if judged else 'any',
              not judged or (value is not None
                             and value <= usual + DOWNTIME))
+
+
+def _judge_served(title: str, variant: Variant, stock: Variant | None,
+                  rows: results.Results) -> None:
+    if not variant.served:
+        return
+    share = statistics.fmean(one.share for one in variant.served)
+    rows.add(f'{title}: requests served, of before', share, '',
+             'any' if stock is None else f'{SERVED:g} or more',
+             stock is None or share >= SERVED)
+    for when in ('before', 'meanwhile'):
+        rows.add(f'{title}: 99 % of requests, {when}', 1000 * statistics.fmean(
+            getattr(one, when) for one in variant.served), 'ms', 'any', True)
 
 
 def _building(variant: Variant) -> Iterator[tuple[str, tuple[float, str]]]:
@@ -368,9 +420,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
                         help='one migration of each: ends within 15 minutes')
     parser.add_argument('--count', type=int, default=3,
                         help='migrations of each (default: %(default)s)')
-    parser.add_argument('--variants', default=VARIANTS, metavar='VARIANT,...',
+    parser.add_argument('--variants', metavar='VARIANT,...',
                         type=lambda text: tuple(text.split(',')),
-                        help='of ' + ', '.join(VARIANTS))
+                        help='of %s (default: all; with --quick without %s)'
+                        % (', '.join(VARIANTS), ', '.join(services.LOADS)))
     parser.add_argument('--link', type=_links, default=(100,),
                         metavar='Mbit/s,...', help='rates of the link '
                         'between the hosts, one after the other '
@@ -383,6 +436,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
                         help='lab to use; if there is none it is brought up, '
                              'and ended afterwards (default: %(default)s)')
     given = parser.parse_args(arguments)
+    if given.variants is None:
+        given.variants = tuple(
+            name for name in VARIANTS
+            if not given.quick or name not in services.LOADS)
     if set(given.variants) - set(VARIANTS):
         parser.error('variants are ' + ', '.join(VARIANTS))
     if min(given.count, given.write) < 1:

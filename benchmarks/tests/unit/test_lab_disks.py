@@ -11,7 +11,10 @@ import fixtures
 if importlib.util.find_spec('openstack') is None:
     raise unittest.SkipTest('openstacksdk is not installed')
 
+from benchmarks import lab_disk_services as services
 from benchmarks import lab_disks
+from guests import errors as guest_errors
+from guests.debian import client as debian
 from lab import migrations
 from nova_dedup_migrate.tests import base
 from testkit import results
@@ -19,7 +22,8 @@ from testkit import results
 
 def variant(disk=500, seconds=60.0, mirrored=1, **values):
     disks = [] if mirrored is False else [{
-        'target': 'vda', 'mirrored': mirrored, 'build_seconds': 3.0,
+        'target': 'vda', 'data': 9, 'mirrored': mirrored,
+        'build_seconds': 3.0,
         'sources': {'local': 7_000_000},
         'reason': '' if mirrored is not None else 'it does not pay'}]
     return lab_disks.Variant([migrations.Outcome(
@@ -51,6 +55,24 @@ class JudgeTest(base.TestCase):
         found.outcomes[0] = dataclasses.replace(found.outcomes[0], errors=1)
         self.assertEqual(['busy: wrong pages of memory and of files'],
                          self.wrong(busy=found))
+
+    def test_a_guest_that_serves(self):
+        def serves(*shares, disk=100, seconds=30.0, **values):
+            found = variant(disk, seconds, compared=0, **values)
+            found.served = [services.Served(share, 0.1, 0.2)
+                            for share in shares]
+            return found
+
+        stock = {'stock-web': serves(0.5, disk=500, seconds=60.0,
+                                     mirrored=False)}
+        self.assertEqual([], self.wrong(web=serves(0.9, 1.0), **stock))
+        self.assertEqual(['web: requests served, of before'],
+                         self.wrong(web=serves(0.9, 0.99), **stock))
+        found = serves(1.0)
+        found.outcomes[0] = dataclasses.replace(found.outcomes[0],
+                                                verified=0)
+        self.assertEqual(['web: wrong pages of memory and of files'],
+                         self.wrong(web=found, **stock))
 
     def test_downtime(self):
         """Of the medians."""
@@ -161,6 +183,34 @@ class MainTest(base.TestCase):
         self.assertIn('50 Mbit/s, stock: time', rows)
         self.assertIn('100 Mbit/s, stock-busy: time', rows)
 
+    def test_quick_has_no_debian_guests(self):
+        self.assertFalse(set(lab_disks.parse(['--quick']).variants)
+                         & set(services.LOADS))
+        self.assertEqual(lab_disks.VARIANTS, lab_disks.parse([]).variants)
+
+    def test_debian_guests(self):
+        """They have an image of their own in the caches."""
+        seen = []
+
+        @contextlib.contextmanager
+        def guest(cloud, name, kind, load):
+            seen.append((name, kind, load))
+            yield mock.Mock(migrate=lambda: (
+                variant(mirrored=1).outcomes[0],
+                services.Served(1.0, 0.1, 0.1)))
+
+        with mock.patch.object(services, 'cache_image') as cached, \
+                mock.patch.object(services, 'Guest', guest):
+            _, rows = self.run_(None, '--variants', 'stock-web,db',
+                                '--count', '2')
+        cached.assert_called_once_with(self.cloud)
+        lab_disks.instances.cache_image.assert_not_called()
+        self.assertEqual([('disks-stock-web', 'stock', 'web'),
+                          ('disks-db', 'dedup', 'db')], seen)
+        self.assertEqual(4, rows['migrations that ended']['value'])
+        self.assertEqual(
+            1.0, rows['100 Mbit/s, db: requests served, of before']['value'])
+
     def failing(self, error):
         """Return a run whose second variant fails after a migration."""
         def run(cloud, name, count, write, progress, found):
@@ -176,7 +226,7 @@ class MainTest(base.TestCase):
                 (lab_disks.errors.LabError('why'), 1, 'LabError: why'),
                 (RuntimeError('why'), 1, 'RuntimeError: why'),
                 (KeyboardInterrupt(), 130, 'interrupted')):
-            found, rows = self.run_(self.failing(error))
+            found, rows = self.run_(self.failing(error), '--quick')
             self.assertEqual(status, found)
             self.assertEqual((problem, False), (
                 rows['migrations that ended']['value'],
@@ -186,7 +236,8 @@ class MainTest(base.TestCase):
             self.assertNotIn('100 Mbit/s, prepared: time', rows)
 
     def test_a_fault_of_the_bench(self):
-        self.assertRaises(KeyError, self.run_, self.failing(KeyError('x')))
+        self.assertRaises(KeyError, self.run_, self.failing(KeyError('x')),
+                          '--quick')
         self.assertIn('100 Mbit/s, stock: time', self.rows())
         self.assertFalse(self.rows()['migrations that ended']['ok'])
 
@@ -287,3 +338,18 @@ class ImageTest(base.TestCase):
         self.run_('base')
         self.assertEqual(['rewrite', 'migrate'], self.done)
         self.assertEqual([1, 1], self.cached)
+
+
+class ServedTest(base.TestCase):
+
+    def test_rate(self):
+        """The guest's clock stands still while it is stopped."""
+        found = services.served(
+            debian.Window(0.0, 15.0, requests=300, p99=0.25),
+            debian.Window(15.0, 75.0, requests=600, p99=0.5))
+        self.assertEqual(services.Served(0.5, 0.25, 0.5), found)
+
+    def test_nothing_before(self):
+        self.assertRaises(guest_errors.GuestFailed, services.served,
+                          debian.Window(0.0, 15.0),
+                          debian.Window(15.0, 75.0, requests=600))
