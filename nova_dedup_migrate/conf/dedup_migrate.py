@@ -259,8 +259,9 @@ _PAGE_CACHE = [
         min=0.5,
         max=300.0,
         mutable=True,
-        help='Seconds to wait for the list of a guest. Then the migration '
-             'begins without it.'),
+        help='Seconds to wait for the list of a guest, and half a second '
+             'more for each GB of its memory that is in use, 300 in all at '
+             'most. Then the migration begins without it.'),
     cfg.IntOpt(
         'page_cache_memory',
         default=64,
@@ -367,7 +368,7 @@ _DISKS = [
         help='Seconds after which nothing more of the disks of an instance '
              'is built. What is not built by then is copied by QEMU. If disks '
              'is auto, building a disk also ends as soon as it is slower than '
-             'copying, by a tenth of the time of copying and 15 seconds.'),
+             'copying, by a tenth of the time of copying and 8 seconds.'),
     cfg.FloatOpt(
         'disk_read_rate',
         default=0.0,

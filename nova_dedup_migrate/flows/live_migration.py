@@ -70,7 +70,8 @@ class MigrationPorts:
         the facts are, so that none are collected; '' if it need not be
     :ivar loader: lists the page cache of the guest, None if it is not to be
         listed
-    :ivar list_limit: seconds that listing may take
+    :ivar list_limit: seconds that listing may take, for a guest that caches
+        little
     :ivar index: how the disks are indexed
     :ivar interval: seconds between two looks of the watch
     :ivar rate: sets the rate of each round, None if it is Nova's
@@ -101,7 +102,8 @@ def create(operation: operations.Operation,
     """Return the flow."""
     beside = watch.Watch(
         operation, ports.guest, ports.interval,
-        refresh.Refresh(operation, ports.loader) if ports.loader else None,
+        refresh.Refresh(operation, ports.loader, ports.list_limit)
+        if ports.loader else None,
         ports.rate,
         fill_disks.DiskLook(operation, ports.disks) if ports.disks else None)
     return linear_flow.Flow(

@@ -9,7 +9,7 @@
     QEMU            <---map-----  memfd, getfd, x-dedup-load-map
 
 The guest cannot cause an error here: whatever it sends, the result is an
-Answer, within the time limit.
+Answer, within the time limit.  Only errors of QEMU are raised.
 """
 
 from collections.abc import Container
@@ -63,22 +63,24 @@ class PageCacheLoader:
             reasons.append(reason)
         return '; '.join(reasons) or _NO_TRANSPORT
 
-    def load(self, usable: Container[str] | None = None) -> answer.Answer:
+    def load(self, usable: Container[str] | None = None,
+             seconds: float | None = None) -> answer.Answer:
         """Request the listing, pass it to QEMU; return an answer.Answer.
 
         :param usable: devices whose pages the destination can read, None
             for all
+        :param seconds: until QEMU has read it, None for that of the limits
         :raises HypervisorError: a command of QEMU failed
         """
         begun = time.monotonic()
-        deadline = begun + self._limits.seconds
-        made = self._load(usable, deadline)
+        limit = self._limits.seconds if seconds is None else seconds
+        made = self._load(usable, begun + limit, limit * _LOADING_SHARE)
         return dataclasses.replace(made, seconds=time.monotonic() - begun)
 
-    def _load(self, usable: Container[str] | None,
-              deadline: float) -> answer.Answer:
-        name, parser, outcome, reason = self._listing(
-            deadline - self._limits.seconds * _LOADING_SHARE)
+    def _load(self, usable: Container[str] | None, deadline: float,
+              loading: float) -> answer.Answer:
+        """:param loading: seconds before the deadline for QEMU"""
+        name, parser, outcome, reason = self._listing(deadline - loading)
         if parser is None:
             return answer.Answer(outcome, reason, name)
         found = answer.figures(parser)
@@ -149,10 +151,14 @@ class PageCacheLoader:
                       deadline: float) -> tuple[int, bool]:
         """Return (pages in QEMU's table, whether it read the whole map).
 
-        QEMU reads some hundred thousand extents per second.
+        :raises NoAnswer: the deadline passed before QEMU has it
         """
         fd = made.to_memfd()
         try:
+            if not transport.left(deadline):
+                raise errors.NoAnswer(
+                    reason='the time limit was reached when %d extents had '
+                    'been converted; see page_cache_time' % made.extents)
             self._guest.load_dedup_map(fd)
         except hypervisor_errors.QmpError as error:
             raise errors.MapRejected(reason=error.description) from error

@@ -20,6 +20,11 @@ _ASK = ('auto', 'page_cache')
 #: transfer.
 _SECONDS_PER_BYTE = 0.25e-9
 _SECONDS = 0.3
+#: Of the time limit, for each byte of memory in use.  The lister gets half of
+#: the limit; the other half is for the transfer, the conversion and QEMU.
+_LIMIT_PER_BYTE = 2 * _SECONDS_PER_BYTE
+#: Seconds that no limit exceeds, as that of page_cache_time.
+_LONGEST = 300.0
 #: Seconds after which a guest makes another list, at the earliest,
 #: and how many times longer than the list took.
 _AGAIN_S = 30.0
@@ -35,14 +40,25 @@ def usable(given: facts.Facts) -> frozenset[str]:
                      and disk.device)
 
 
-def obstacle(given: facts.Facts) -> str:
+def limit(given: facts.Facts, seconds: float) -> float:
+    """Return the seconds that listing may take.
+
+    :param seconds: for a guest that caches little
+    """
+    return min(seconds + _in_use(normal.normal(given).guest)
+               * _LIMIT_PER_BYTE, max(seconds, _LONGEST))
+
+
+def obstacle(given: facts.Facts, seconds: float) -> str:
     """Return why the guest need not list it, '' if it is worth it.
 
     :param given: Facts without the list
+    :param seconds: as limit() takes them
     """
     known = normal.normal(given)
-    return _obstacle(known, _SECONDS
-                     + known.guest.memory * _SECONDS_PER_BYTE)
+    return _obstacle(known, min(
+        limit(given, seconds),
+        _SECONDS + _in_use(known.guest) * _SECONDS_PER_BYTE))
 
 
 def index_obstacle(given: facts.Facts, mode: str, rate: int,
@@ -60,13 +76,16 @@ def index_obstacle(given: facts.Facts, mode: str, rate: int,
     if mode == 'on':
         return _unusable(known)
     guest = known.guest
-    in_use = guest.resident if guest.in_use is None else guest.in_use
-    if guest.hint_pages * guest.page_size >= _HINTED * in_use:
+    if guest.hint_pages * guest.page_size >= _HINTED * _in_use(guest):
         return ('the hints for %s of its memory suffice'
                 % units.size(guest.hint_pages * guest.page_size))
     devices = usable(known)
     size = sum(disk.size for disk in known.disks if disk.device in devices)
     return _obstacle(known, min(limit, size / rate if rate else limit))
+
+
+def _in_use(guest: facts.Guest) -> float:
+    return guest.resident if guest.in_use is None else guest.in_use
 
 
 def _unusable(known: facts.Facts) -> str:
@@ -117,8 +136,7 @@ def again(age: float, seconds: float, left: float | None) -> bool:
 def _best(known: facts.Facts, devices: frozenset[str]) -> plan.Prediction:
     """Return the prediction if all memory were page cache of the disks."""
     guest = known.guest
-    in_use = guest.resident if guest.in_use is None else guest.in_use
-    pages = int(in_use // guest.page_size)
+    pages = int(_in_use(guest) // guest.page_size)
     disks = tuple(dataclasses.replace(disk, hint_pages=0)
                   for disk in known.disks)
     return predict.predict(

@@ -32,7 +32,7 @@ class ListPageCache(base.Task):
     :param guest: hypervisor.base.Guest on the source
     :param loader: pagecache.loader.PageCacheLoader, None if guests are not
         to list
-    :param limit: seconds it may take
+    :param limit: seconds it may take, for a guest that caches little
     """
 
     def __init__(self, operation: operations.Operation,
@@ -63,26 +63,26 @@ class ListPageCache(base.Task):
         if self._loader is None:
             return answer.Answer(answer.SKIPPED, 'switched off')
         try:
-            reason = asking.obstacle(given)
+            reason = asking.obstacle(given, self._limit)
             if reason:
                 return answer.Answer(answer.SKIPPED, reason)
             self.operation.will(operations.UNDO_MAP)
-            return _RUNNER.run(self._limit + _SLACK_S, self._request,
-                               self._loader, asking.usable(given))
+            limit = asking.limit(given, self._limit)
+            return _RUNNER.run(limit + _SLACK_S, self._request,
+                               self._loader, asking.usable(given), limit)
         except deadline.Late as error:
-            return answer.Answer(answer.TIMEOUT, str(error),
-                                 seconds=self._limit)
+            return answer.Answer(answer.TIMEOUT, str(error), seconds=limit)
         except Exception as error:
             self.operation.warn('listing the page cache of the guest', error)
             return answer.Answer(answer.REFUSED, str(error))
 
     @staticmethod
-    def _request(loader: loading.PageCacheLoader,
-                 usable: frozenset[str]) -> answer.Answer:
+    def _request(loader: loading.PageCacheLoader, usable: frozenset[str],
+                 limit: float) -> answer.Answer:
         reason = loader.obstacle()
         if reason:
             return answer.Answer(answer.UNAVAILABLE, reason)
-        return loader.load(usable)
+        return loader.load(usable, limit)
 
     def _with_map(self, guest: planner_facts.Guest,
                   found: answer.Answer) -> planner_facts.Guest:

@@ -30,14 +30,16 @@ class Refresh:
 
     :param operation: Operation with the first answer
     :param loader: pagecache.loader.PageCacheLoader
+    :param limit: as that of ListPageCache
     :param clock: of seconds
     """
 
     def __init__(self, operation: operations.Operation,
-                 loader: loading.PageCacheLoader,
+                 loader: loading.PageCacheLoader, limit: float,
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._operation = operation
         self._loader = loader
+        self._limit = limit
         self._clock = clock
         self._answered = clock()
         self._running: threading.Thread | None = None
@@ -57,8 +59,9 @@ class Refresh:
                             self._left(now)):
             return
         self._running = threading.Thread(
-            target=self._ask, args=(asking.usable(facts),), daemon=True,
-            name='dedup-refresh-%s' % self._operation.instance_uuid)
+            target=self._ask, args=(
+                asking.usable(facts), asking.limit(facts, self._limit)),
+            daemon=True, name='dedup-refresh-%s' % self._operation.instance_uuid)
         self._running.start()
 
     def _wanted(self, plan: planner_plan.Plan | None,
@@ -81,10 +84,10 @@ class Refresh:
         rate = now.mbps * 1e6 / 8
         return now.remaining_bytes / rate if rate > 0 else math.inf
 
-    def _ask(self, usable: frozenset[str]) -> None:
+    def _ask(self, usable: frozenset[str], limit: float) -> None:
         before = self._operation.page_cache
         try:
-            found = self._loader.load(usable)
+            found = self._loader.load(usable, limit)
         except Exception as error:
             # most of all the migration's end
             LOG.debug('Asking instance %(instance)s again: %(error)s',

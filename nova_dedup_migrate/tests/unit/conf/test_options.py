@@ -82,7 +82,12 @@ class SampleTest(base.TestCase):
                  and line[1:2].isalpha()}
         self.assertEqual({option.name for _, options in opts.list_opts()
                           for option in options}, shown)
-        flat = ' '.join(line.lstrip('# ') for line in sample.splitlines())
+        flat = self.flat(sample)
         for _, options in opts.list_opts():
             for option in options:
-                self.assertIn(option.help[:40], flat, option.name)
+                self.assertIn(self.flat(option.help), flat, option.name)
+
+    @staticmethod
+    def flat(text):
+        """Lines end anywhere, also after a hyphen."""
+        return ''.join(text.replace('#', '').split())

@@ -101,6 +101,25 @@ class PageCacheLoaderTest(base.TestCase):
         self.assertEqual(('virtio-disk0', 'virtio-disk1'), self.map.disks)
         self.assertEqual(5, self.map.pages)
 
+    def test_too_late_for_qemu(self):
+        """The migration has gone on: its map must not change any more."""
+        with mock.patch.object(loader.transport, 'left',
+                               side_effect=[60, 60, 60, 60, 0]):
+            found = self.fetch(Given(listing()))
+        self.assertEqual('timeout', found.outcome)
+        self.assertIn('page_cache_time', found.reason)
+        self.assertIsNone(self.map)
+
+    def test_time_of_its_own(self):
+        given = Given(listing())
+        with mock.patch.object(given, 'request',
+                               wraps=given.request) as request:
+            begun = time.monotonic()
+            loader.PageCacheLoader(
+                self.guest, [given], transport.Limits(5)).load(None, 600)
+        self.assertAlmostEqual(begun + 480, request.call_args.args[1],
+                               delta=60)
+
     def test_only_disks_of_use(self):
         self.fetch(Given(listing()), usable={'virtio-disk1'})
         self.assertEqual((('virtio-disk1',), 3),

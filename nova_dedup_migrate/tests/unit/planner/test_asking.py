@@ -11,7 +11,7 @@ class AskingTest(base.TestCase):
 
     def asked(self, reason, **changes):
         changes['guest'] = {'hint_pages': 0, **changes.get('guest', {})}
-        found = asking.obstacle(cases.make(**changes))
+        found = asking.obstacle(cases.make(**changes), 5.0)
         if reason:
             self.assertIn(reason, found)
         else:
@@ -46,6 +46,21 @@ class AskingTest(base.TestCase):
 
     def test_an_ordinary_one_never_ends(self):
         self.asked('', guest={'dirty_rate': 14e6, 'in_use': None})
+
+    def test_limit(self):
+        """It grows with what is in use, to that of page_cache_time."""
+        for in_use, seconds, expected in (
+                (0, 5.0, 5.0), (8e9, 5.0, 9.0), (1e13, 5.0, 300.0),
+                (1e13, 0.5, 300.0)):
+            given = cases.make(guest={'memory': 2e13, 'in_use': in_use,
+                                      'resident': 1e13})
+            self.assertAlmostEqual(expected, asking.limit(given, seconds), 1)
+
+    def test_cost_of_a_large_guest(self):
+        """It counts what may be cached, not all that it was given."""
+        known = {'hint_pages': 0, 'memory': 500 * cases.GIB,
+                 'in_use': 2 * cases.GIB, 'resident': 2 * cases.GIB}
+        self.asked('', guest=known)
 
     def test_again(self):
         for age, seconds, left, expected in (

@@ -275,10 +275,13 @@ class AskingTest(base.TestCase):
             return ask(cases.make(guest={'hint_pages': 0}))
 
     def test_cost_of_a_list(self):
-        """0.3 s, and 0.25 s a GB: the guest has 4.29 GB."""
-        for saved, expected in ((1.373, 'it takes longer than it could '
-                                 'save'), (1.374, '')):
-            self.assertEqual(expected, self.reason(saved, asking.obstacle))
+        """0.3 s, and 0.25 s a GB: 3.22 GB are in use; or its limit."""
+        for limit, saved, expected in (
+                (5.0, 1.105, 'it takes longer than it could save'),
+                (5.0, 1.106, ''), (-0.71, 0.91, '')):
+            self.assertEqual(expected, self.reason(
+                saved, lambda given, limit=limit:
+                asking.obstacle(given, limit)))
 
     def test_cost_of_an_index(self):
         """Reading 20 GiB, but no longer than is waited for it."""
@@ -296,14 +299,14 @@ class AskingTest(base.TestCase):
                     _prediction(10.0), _prediction(100.0),
                     _prediction(100.0)]):
                 self.assertEqual(expected, 'min_gain' in asking.obstacle(
-                    cases.make(options={'min_gain': least})))
+                    cases.make(options={'min_gain': least}), 5.0))
 
     def test_an_ordinary_one_is_as_fast(self):
         for best, expected in ((100.0, True), (99.9, False)):
             with mock.patch.object(predict, 'predict', side_effect=[
                     _prediction(best), _prediction(100.0)]):
                 self.assertEqual(expected, 'is faster' in asking.obstacle(
-                    cases.make(options={'strategy': 'page_cache'})))
+                    cases.make(options={'strategy': 'page_cache'}), 5.0))
 
     def test_hints_that_suffice(self):
         """A quarter of the memory in use."""

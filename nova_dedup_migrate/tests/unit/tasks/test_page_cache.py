@@ -48,7 +48,8 @@ class ListPageCacheTest(base.TestCase):
 
     def test_taken(self):
         guest = self.execute()
-        self.loader.load.assert_called_once_with({'virtio-disk0'})
+        self.loader.load.assert_called_once_with(
+            {'virtio-disk0'}, asking.limit(fakes.some_facts(), 60))
         self.assertEqual((90000, 70000), (guest.hint_pages,
                                           guest.map_pages))
         self.assertIs(TAKEN, self.operation.page_cache)
@@ -84,7 +85,7 @@ class ListPageCacheTest(base.TestCase):
         self.loader.load.assert_not_called()
 
     def test_undo_log_comes_first(self):
-        def ask(usable):
+        def ask(usable, limit):
             self.assertEqual([('requested', operations.UNDO_MAP)],
                              self.disk.written)
             return TAKEN
@@ -113,8 +114,9 @@ class ListPageCacheTest(base.TestCase):
     def test_hangs_beyond_its_limit(self):
         over = threading.Event()
         self.addCleanup(over.set)
-        self.loader.load.side_effect = lambda usable: over.wait(60)
-        self.assert_nothing('timeout', 'did not answer', limit=-0.9)
+        self.loader.load.side_effect = lambda usable, limit: over.wait(60)
+        with mock.patch.object(asking, 'limit', return_value=-0.9):
+            self.assert_nothing('timeout', 'did not answer')
 
     def test_failure(self):
         self.loader.load.side_effect = errors.QmpDisconnected(command='x')

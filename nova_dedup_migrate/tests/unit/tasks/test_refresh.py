@@ -5,6 +5,7 @@ from unittest import mock
 from nova_dedup_migrate.hypervisor import errors
 from nova_dedup_migrate.pagecache import answer
 from nova_dedup_migrate.pagecache import loader as loading
+from nova_dedup_migrate.planner import asking
 from nova_dedup_migrate.tasks import refresh
 from nova_dedup_migrate.tests import base
 from nova_dedup_migrate.tests.unit.tasks import fakes
@@ -23,7 +24,7 @@ class RefreshTest(base.TestCase):
                                           instance=True)
         self.loader.load.return_value = AGAIN
         self.now = 1000.0
-        self.refresh = refresh.Refresh(self.operation, self.loader,
+        self.refresh = refresh.Refresh(self.operation, self.loader, 60,
                                        lambda: self.now)
         self.now += 60
 
@@ -38,7 +39,8 @@ class RefreshTest(base.TestCase):
 
     def test_while_disks_are_copied(self):
         self.assertEqual(1, self.look())
-        self.loader.load.assert_called_once_with({'virtio-disk0'})
+        self.loader.load.assert_called_once_with(
+            {'virtio-disk0'}, asking.limit(fakes.some_facts(), 60))
         self.assertEqual(('partial', 9, 2), (
             self.operation.page_cache.outcome,
             self.operation.page_cache.taken_pages,
@@ -95,8 +97,8 @@ class RefreshTest(base.TestCase):
     def test_one_at_a_time(self):
         go_on = threading.Event()
         self.addCleanup(go_on.set)
-        self.loader.load.side_effect = lambda usable: (go_on.wait(60),
-                                                     AGAIN)[1]
+        self.loader.load.side_effect = lambda usable, limit: (
+            go_on.wait(60), AGAIN)[1]
         nobody = mock.patch.object(threading.Thread, 'join', autospec=True)
         with nobody:
             self.look()
