@@ -20,12 +20,14 @@ from benchmarks import spread
 from guests.errors import GuestError
 from guests.lister import rig
 from testkit import qemus
+from testkit import results as reports
 
 NAME = 'lister'
 #: Seconds that the lister may take for each GiB, and what it has to find
 TARGET_S = 0.25
 TARGET_COVERAGE = 0.95
 _GIB = 1 << 30
+_TOP = Path(__file__).resolve().parents[1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,6 +200,23 @@ def table(results: dict[str, list[Listed]]) -> str:
     )
 
 
+def judge(found: dict[str, list[Listed]], report: reports.Results) -> None:
+    """Add the rows of all cases."""
+    for name, listings in found.items():
+        per_gib = spread.of(one.per_gib for one in listings).median
+        coverage = spread.of(one.coverage for one in listings).median
+        wrong = max(one.wrong for one in listings)
+        report.add(f'{name}: for a GiB', per_gib, 's',
+                   f'{TARGET_S:g} or less', per_gib <= TARGET_S)
+        report.add(f'{name}: coverage', coverage, '',
+                   f'{TARGET_COVERAGE:g} or more',
+                   coverage >= TARGET_COVERAGE)
+        report.add(f'{name}: pages of an extent', spread.of(
+            one.pages / max(1, one.extents) for one in listings).median, '',
+            'any', True)
+        report.add(f'{name}: wrong pages', wrong, '', '0', not wrong)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog='bench-lister',
@@ -231,7 +250,7 @@ def main() -> int:
         args.mib, args.repeat = 256, 2
     if not 64 <= args.mib <= 16384 or args.repeat < 1:
         parser.error('--mib is 64 to 16384, --repeat at least 1')
-    results = {}
+    results: dict[str, list[Listed]] = {}
     try:
         binary = qemus.find('stock', args.stock_binary)
         for case in cases(args.mib):
@@ -259,13 +278,17 @@ def main() -> int:
         if flag
     )
     command = 'make bench-lister' + (f" ARGS='{words}'" if words else '')
+    report = reports.Results(command)
+    judge(results, report)
+    print(f'\n{report.text()}')
+    report.write(_TOP / 'build' / 'bench-lister' / 'report.json')
     for directory in filter(None, (args.output, args.publish)):
         os.makedirs(directory, exist_ok=True)
         Path(directory, f'{NAME}.json').write_text(text + '\n')
         Path(directory, f'{NAME}.inc').write_text(
             f'Made with::\n\n   {command}\n\n{table(results)}\n'
         )
-    return 0
+    return report.status()
 
 
 if __name__ == '__main__':

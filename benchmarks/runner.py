@@ -26,10 +26,12 @@ from typing import Any
 
 from benchmarks import measure
 from guests.errors import GuestError
+from testkit import results
 from testkit.ledger import Key
 from testkit.ledger import Ledger
 
-_GUESS_S = 40.0
+
+_TOP = Path(__file__).resolve().parents[1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +67,8 @@ class Bench(abc.ABC):
     :cvar expected: exceptions that make a run fail, and not the program
     :cvar summary: build(cells, {cell's name: {variant's name: records}},
         command) makes the report, failures(report) has sentences about runs
-        that failed
+        that failed, targets(report) yields (name of cell and variant,
+        target, Outcome as a dict: value, limit, reached)
     :cvar publish: text(report) is for the terminal, write(report, directory)
         writes files
     """
@@ -256,11 +259,27 @@ def _bench(bench: Bench, given, arguments: list[str]) -> int:
         _measure(bench, given, runs, todo)
     report = bench.summary.build(
         chosen, runs.by_variant(todo), command(bench.name, arguments))
+    rows = _rows(bench, report, command(bench.name, arguments))
     print()
-    print(bench.publish.text(report))
+    print(bench.publish.text(report), rows.text(), sep='\n\n')
     for directory in filter(None, (given.output, given.publish)):
         bench.publish.write(report, directory)
-    return 1 if bench.summary.failures(report) else 0
+    rows.write(_TOP / 'build' / f'bench-{bench.name}' / 'report.json')
+    return rows.status()
+
+
+def _rows(bench: Bench, report: dict, typed: str) -> results.Results:
+    """Return the targets, those of what was measured before included."""
+    rows = results.Results(typed)
+    failures = bench.summary.failures(report)
+    rows.add('runs that failed', '; '.join(failures) or 0, '', '0',
+             not failures)
+    for name, target, outcome in bench.summary.targets(report):
+        less = outcome.get('less', True)
+        rows.add(f'{name}: {target}', outcome['value'], '',
+                 f'{outcome["limit"]:.4g} or {"less" if less else "more"}',
+                 outcome['reached'])
+    return rows
 
 
 def main(bench: Bench, arguments: list[str] | None = None) -> int:

@@ -10,10 +10,11 @@ The result is plain values, as the JSON file has them:
       comparisons: name -> reference, ratio (a spread), bound_s, targets
 """
 
+from collections.abc import Iterator
 import dataclasses
 
 from benchmarks import spread
-from benchmarks import targets
+from benchmarks import targets as limits
 from benchmarks.cells import Cell
 from benchmarks.cells import Variant
 
@@ -86,7 +87,7 @@ def link_rate(cell: Cell, stock: list[dict]) -> tuple[float, str] | None:
 def _targets(
     cell: Cell, ours: list[dict], reference: list[dict], rate: float | None
 ) -> dict:
-    def outcome(value: targets.Outcome) -> dict:
+    def outcome(value: limits.Outcome) -> dict:
         return {
             'value': value.value,
             'limit': value.limit,
@@ -107,19 +108,19 @@ def _targets(
     result: dict = {'bound_s': None}
     if None not in (seconds, unique, duplicate, sent) and rate:
         storage = _median(good, 'storage_bytes_per_s') or 0.0
-        bound = targets.bound_s(unique, duplicate, rate, storage)
+        bound = limits.bound_s(unique, duplicate, rate, storage)
         result['bound_s'] = round(bound, 3)
-        result['time'] = outcome(targets.time(seconds, bound))
+        result['time'] = outcome(limits.time(seconds, bound))
     # Slow storage is helped out by the link, so there bytes are no goal.
     shared = cell.options.storage == 'shared'
     if shared and None not in (unique, duplicate, sent):
         result['link_bytes'] = outcome(
-            targets.link_bytes(sent, unique, duplicate / targets.PAGE)
+            limits.link_bytes(sent, unique, duplicate / limits.PAGE)
         )
     if None not in downtimes:
-        result['downtime'] = outcome(targets.downtime(*downtimes))
+        result['downtime'] = outcome(limits.downtime(*downtimes))
     if ratio is not None:
-        result['total'] = outcome(targets.total(ratio.median))
+        result['total'] = outcome(limits.total(ratio.median))
     return result
 
 
@@ -208,23 +209,27 @@ def failures(report: dict) -> list[str]:
     ]
 
 
-def tally(report: dict) -> dict[str, tuple[int, int]]:
-    """Target -> (cells that reach it, cells in which it can be told).
+def targets(report: dict) -> Iterator[tuple[str, str, dict]]:
+    """Yield (cell and variant, target, outcome) of those that are known.
 
-    Time and bytes count only where the guest does not write.
+    Time and bytes count only if the guest does not write.
     """
+    for cell in report['cells']:
+        for variant, one in cell['comparisons'].items():
+            for target in TARGETS:
+                outcome = one['targets'].get(target)
+                if outcome is not None and (
+                        cell['steady']
+                        or target not in ('time', 'link_bytes')):
+                    yield (f'{cell["group"]}: {cell["row"]}, '
+                           f'{cell["column"]}, {variant}', target, outcome)
+
+
+def tally(report: dict) -> dict[str, tuple[int, int]]:
+    """Target -> (cells that reach it, cells in which it can be told)."""
     result = {}
     for target in TARGETS:
-        found = [
-            outcome['reached']
-            for cell in report['cells']
-            for outcome in [
-                one['targets'].get(target)
-                for one in cell['comparisons'].values()
-                if one['targets']
-            ]
-            if outcome is not None
-            and (cell['steady'] or target not in ('time', 'link_bytes'))
-        ]
+        found = [outcome['reached'] for _, name, outcome in targets(report)
+                 if name == target]
         result[target] = (sum(found), len(found))
     return result

@@ -11,6 +11,7 @@ The result is plain values, as the JSON file has them:
                 last is of the total time to the rival's), targets
 """
 
+from collections.abc import Iterator
 import dataclasses
 
 from benchmarks import spread
@@ -128,7 +129,7 @@ def _outcome(value: dict | None, limit: float, less: bool) -> dict | None:
     if value is None:
         return None
     median = value['median']
-    return {'value': median, 'limit': limit,
+    return {'value': median, 'limit': limit, 'less': less,
             'reached': median <= limit if less else median >= limit}
 
 
@@ -166,13 +167,22 @@ def failures(report: dict) -> list[str]:
             for reason in variant['failed']]
 
 
+def targets(report: dict) -> Iterator[tuple[str, str, dict]]:
+    """Yield (cell and variant, target, outcome) of those that are known."""
+    for cell in report['cells']:
+        for variant, one in cell['comparisons'].items():
+            for target in TARGETS:
+                outcome = one['targets'].get(target)
+                if outcome is not None:
+                    yield (f'{cell["workload"]}, {cell["rate"]} Mbit/s, '
+                           f'{variant}', target, outcome)
+
+
 def tally(report: dict) -> dict[str, tuple[int, int]]:
     """Target -> (variants of cells that reach it, in which it is known)."""
     result = {}
     for target in TARGETS:
-        found = [outcome['reached'] for cell in report['cells']
-                 for one in cell['comparisons'].values()
-                 for outcome in [one['targets'].get(target)]
-                 if outcome is not None]
+        found = [outcome['reached'] for _, name, outcome in targets(report)
+                 if name == target]
         result[target] = (sum(found), len(found))
     return result

@@ -4,6 +4,8 @@ import dataclasses
 import io
 import json
 
+import fixtures
+
 from benchmarks import runner
 from guests.errors import GuestError
 from nova_dedup_migrate.tests import base
@@ -33,6 +35,16 @@ class Summary:
                 if 'failed' in one]
 
     @staticmethod
+    def targets(report):
+        for cell, variants in report['runs'].items():
+            for name, records in variants.items():
+                for one in records:
+                    if 'downtime_ms' in one:
+                        yield f'{cell}, {name}', 'downtime', {
+                            'value': one['downtime_ms'], 'limit': 5,
+                            'reached': one['downtime_ms'] <= 5}
+
+    @staticmethod
     def text(report):
         return report['command']
 
@@ -51,6 +63,7 @@ class Small(runner.Bench):
         self.breaks = breaks
         self.said = []
         self.version = 1
+        self.downtime = 2
 
     def cells(self, given):
         wanted = runner.pattern('--only', given.only)
@@ -70,7 +83,8 @@ class Small(runner.Bench):
         self.said.append(name)
         if name in self.breaks:
             raise self.breaks[name]
-        return {'total_time_s': 1.0, 'link_bytes': 1000, 'downtime_ms': 2}
+        return {'total_time_s': 1.0, 'link_bytes': 1000,
+                'downtime_ms': self.downtime}
 
     def failed(self, task):
         self.said.append('failed')
@@ -81,6 +95,14 @@ class RunnerTest(base.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = self.temporary_dir()
+        self.useFixture(fixtures.MockPatchObject(runner, '_TOP',
+                                                 self.directory))
+
+    def rows(self):
+        report = json.loads((self.directory / 'build/bench-small/report.json'
+                             ).read_text())
+        return [(row['name'], row['value'], row['target'], row['ok'])
+                for row in report['rows']]
 
     def go(self, small, *words):
         out, err = io.StringIO(), io.StringIO()
@@ -103,6 +125,19 @@ class RunnerTest(base.TestCase):
         self.assertIn('make bench-small', report['command'])
         self.assertEqual({'one': ['a', 'b'], 'two': ['a']}, {
             cell: list(runs) for cell, runs in report['runs'].items()})
+
+    def test_targets(self):
+        self.assertEqual(0, self.go(Small(), '--only', 'two')[0])
+        self.assertEqual([
+            ('runs that failed', 0, '0', True),
+            ('two, a: downtime', 2, '5 or less', True)], self.rows())
+        small = Small()
+        small.downtime, small.version = 6, 2
+        status, said = self.go(small, '--only', 'two')
+        self.assertEqual(1, status)
+        self.assertIn('NO', said)
+        self.assertEqual(('two, a: downtime', 6, '5 or less', False),
+                         self.rows()[1])
 
     def test_what_was_interrupted_goes_on(self):
         small = Small({'oneb': KeyboardInterrupt()})
