@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 import os
 from pathlib import Path
+import time
 import typing
 import uuid
 
@@ -125,7 +126,8 @@ class Agents:
               ) -> tuple[dict[str, int], str, planner.Decision]:
         """Build the target of a guest's disk, and arm the disk.
 
-        It is built whatever the planner decides.
+        It is built whatever the planner decides; but as in a migration, it
+        is built no further than that is faster than copying.
 
         :param link_rate: bytes/s of the link
         :param write_rate: bytes/s that the guest writes
@@ -142,7 +144,7 @@ class Agents:
         watch = self._watch(guest, migration, resume=resume)
         decision = self._decide(watch, link_rate, write_rate)
         reply = self._fill(guest, migration, watch,
-                           guest.targets[disk_guest.TOP], False, reuse=reuse)
+                           guest.targets[disk_guest.TOP], False, decision, reuse=reuse)
         if reply.state == 'done':
             self._watchings.arm(migration, disk_guest.TARGET)
         return ({one.name: one.bytes for one in reply.sources}, reply.reason,
@@ -170,22 +172,34 @@ class Agents:
 
     def _fill(self, guest: disk_guest.Guest, migration: str,
               watch: watch_objects.DedupWatchReply, path: Path,
-              replica: bool, **given: typing.Any
-              ) -> disk_objects.DedupFillingReply:
-        """Fill a file and return how that ended."""
-        self._fillings.fill({}, disk_objects.DedupFillRequest(
+              replica: bool, decision: planner.Decision | None = None,
+              **given: typing.Any) -> disk_objects.DedupFillingReply:
+        """Fill a file and return how that ended.
+
+        :param decision: that says how long it may take, None: for ever
+        """
+        request = disk_objects.DedupFillRequest(
             instance_uuid=guest.instance, migration_uuid=migration,
             project_id=PROJECT, target=disk_guest.TARGET,
             image=disk_objects.DedupImageFile(path=str(path), format='raw'),
             size=watch.size, granularity=watch.granularity,
             watch=watch.watch, source=SOURCE,
-            neighbours=self._neighbours, **given), replica)
+            neighbours=self._neighbours, **given)
+        self._fillings.fill({}, request, replica)
+        begun = time.monotonic()
         while True:
             reply = self._fillings.filling(disk_objects.DedupFillingRequest(
                 migration_uuid=migration, target=disk_guest.TARGET,
                 wait=1.0))
             if reply.state != 'running':
                 return reply
+            proven = planner.copied(
+                {one.name: one.bytes for one in reply.sources})
+            if decision is not None and decision.lost(
+                    time.monotonic() - begun, proven) > planner.LEAST:
+                request.seconds = 0.0
+                self._fillings.fill({}, request, replica)
+                decision = None
 
     def stop(self) -> None:
         self._fillings.stop()

@@ -326,8 +326,8 @@ class Watching:
                 self.guest.clear_disk(self.watch.token, offset, length)
 
         self.was_read = True
-        pace = pacing.Pacer(latency.Latency(self.guest), self._rate,
-                            self._closed)
+        pace = pacing.Pacer(latency.Latency(self.guest).requests,
+                            self._rate, self._closed)
         granule = self.watch.granularity // blocks.BLOCK
         with self._export.connect() as handle:
             def filled(offset: int, length: int) -> list[bool]:

@@ -24,10 +24,16 @@ class Latency:
 
     def __call__(self) -> float | None:
         """Return seconds a request since the last call, None: no request."""
-        requests, seconds = self._totals()
-        before, self._before = self._before, (requests, seconds)
-        done = requests - before[0]
-        return (seconds - before[1]) / done if done > 0 else None
+        done, seconds = self.requests()
+        return seconds / done if done else None
+
+    def requests(self) -> tuple[int, float]:
+        """Return (number, seconds of all) of those since the last call."""
+        now = self._totals()
+        before, self._before = self._before, now
+        done = now[0] - before[0]
+        # Fewer: a disk was detached, or QEMU did not answer.
+        return (done, now[1] - before[1]) if done > 0 else (0, 0.0)
 
     def _totals(self) -> tuple[int, float]:
         requests, nanoseconds = 0, 0

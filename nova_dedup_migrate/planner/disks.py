@@ -23,6 +23,7 @@ When it does not, it ends, and the rest is mirrored.  So building and
 mirroring take no longer than ordinary + MARGIN of it + LEAST.
 """
 
+from collections.abc import Mapping
 import dataclasses
 
 from nova_dedup_migrate.planner import units
@@ -46,6 +47,8 @@ LEAST_GAIN = 5.0
 #: in vain, and seconds for that beside it, for all disks of an instance.
 MARGIN = 0.1
 LEAST = 8.0
+#: Sources whose bytes an ordinary migration would not copy, either.
+_EMPTY = ('zero', 'absent')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +109,15 @@ class Decision:
         """
         saved = min(proven / self.link, self.stock)
         return max(0.0, seconds - saved - MARGIN * self.stock)
+
+
+def copied(sources: Mapping[str, int]) -> int:
+    """Return the bytes of what is built that QEMU would have copied.
+
+    :param sources: bytes by source
+    """
+    return sum(count for name, count in sources.items()
+               if name not in _EMPTY)
 
 
 def decide(known: DiskFacts, min_gain: float, always: bool = False

@@ -155,7 +155,7 @@ class Reader:
             one.begun = now
         steps = _steps(bitmap.Bitmap(
             watch.granules, guest.dirty_granules(watch)), watch, one.at)
-        pace = pacing.Pacer(latency.Latency(guest), self._rate(),
+        pace = pacing.Pacer(latency.Latency(guest).requests, self._rate(),
                             self._stopped)
         end = min(now + TURN, until)
         while time.monotonic() < end and not self._stopped.is_set():

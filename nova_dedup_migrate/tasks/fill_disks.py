@@ -51,8 +51,6 @@ RESTARTS = 3
 #: Seconds for what is in hand when the time of a disk is over: calls of
 #: sources, the canary, the end of the writer.
 GRACE = 60.0
-#: Sources whose bytes an ordinary migration would not copy, either.
-_EMPTY = ('zero', 'absent')
 
 
 class DiskNotBuilt(errors.DedupMigrateError):
@@ -355,11 +353,11 @@ class FillDisks(base.Task):
              found: disk_objects.DedupFillingReply) -> None:
         """Take note of how far a disk is."""
         sources = {each.name: each.bytes for each in found.sources}
-        build.proven = max(build.proven, _data(sources))
+        build.proven = max(build.proven, planner_disks.copied(sources))
         self._note(build.target, build_seconds=round(found.seconds, 1),
                    sources=sources)
         total = sum(disk.data for disk in self.operation.disks)
-        left = sum(max(0, disk.data - _data(disk.sources))
+        left = sum(max(0, disk.data - planner_disks.copied(disk.sources))
                    for disk in self.operation.disks)
         if found.total:
             share = min(1.0, found.done / found.total)
@@ -446,9 +444,3 @@ def note(operation: operations.Operation, target: str,
     else:
         disks.append(report.Disk(target=target, **values))
     operation.disks = disks
-
-
-def _data(sources: dict[str, int]) -> int:
-    """Return the bytes an ordinary migration would have copied."""
-    return sum(count for name, count in sources.items()
-               if name not in _EMPTY)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading a disk beside its guest."""
 
+import random
 import threading
 
 from nova_dedup_migrate.storage import pacing
@@ -9,98 +10,163 @@ from nova_dedup_migrate.tests import base
 MIB = 1 << 20
 
 
-class Clock:
-    """Time that passes when somebody waits."""
+class Guest:
+    """Time, and a guest that has requests in it.
 
-    def __init__(self):
+    :ivar number: of requests in a second
+    :ivar quiet: seconds of one while nothing is read
+    :ivar reading: likewise, while something is; a function of the rate, too
+    """
+
+    def __init__(self, quiet=0.001, reading=0.001, number=100):
         self.now = 100.0
         self.waited = []
+        self.quiet, self.reading, self.number = quiet, reading, number
+        self._ended = (0, 0.0)
 
-    def __call__(self):
+    def clock(self):
         return self.now
 
     def wait(self, seconds):
+        """In place of an Event."""
         self.waited.append(seconds)
+        self._pass(seconds, self.quiet)
+
+    def read(self, seconds, rate=0):
+        self._pass(seconds, self.reading(rate) if callable(self.reading)
+                   else self.reading)
+
+    def _pass(self, seconds, latency):
         self.now += seconds
+        count = round(seconds * self.number)
+        took = [latency() if callable(latency) else latency
+                for _ in range(count)]
+        self._ended = self._ended[0] + count, self._ended[1] + sum(took)
+
+    def requests(self):
+        found, self._ended = self._ended, (0, 0.0)
+        return found
 
 
 class PacerTest(base.TestCase):
 
-    def pacer(self, *latencies, limit=float('inf')):
-        """Return a Pacer whose guest has these latencies, then the last."""
-        found = list(latencies)
-        self.clock = Clock()
-        return pacing.Pacer(
-            lambda: found.pop(0) if len(found) > 1 else found[0], limit,
-            aborted=self.clock, clock=self.clock)
+    def pacer(self, limit=float('inf'), **guest):
+        """Return a Pacer that has seen the guest without reading."""
+        self.guest = Guest(**guest)
+        pacer = pacing.Pacer(self.guest.requests, limit, aborted=self.guest,
+                             clock=self.guest.clock)
+        pacer(0)
+        self.assertEqual([pacing.INTERVAL], self.guest.waited)
+        self.guest.waited.clear()
+        return pacer
 
     def sample(self, pacer, times=1):
-        """Have so many intervals pass, and return the rate in MiB/s."""
+        """Read for so many intervals, and return the rate in MiB/s."""
         for _ in range(times):
-            self.clock.now += pacing.INTERVAL
+            self.guest.read(pacing.INTERVAL, pacer.rate)
             pacer(0)
         return pacer.rate / MIB
 
     def test_waits_for_what_was_read(self):
-        pacer = self.pacer(0.001)
+        pacer = self.pacer()
         pacer(8 * MIB)
-        self.assertEqual([], self.clock.waited)
+        self.assertEqual([], self.guest.waited)
         # 8 of 32 MiB/s
         pacer(4 * MIB)
         pacer(1)
-        self.assertEqual([0.25, 0.125], self.clock.waited)
+        self.assertEqual([0.25, 0.125], self.guest.waited)
 
     def test_what_was_not_used_is_not_saved_up(self):
-        pacer = self.pacer(0.001)
-        self.clock.now += 0.4
+        pacer = self.pacer()
+        self.guest.now += 0.4
         pacer(8 * MIB)
         pacer(1)
-        self.assertEqual([0.25], self.clock.waited)
+        self.assertEqual([0.25], self.guest.waited)
 
     def test_grows_while_the_guest_does_not_notice(self):
-        pacer = self.pacer(0.001)
+        pacer = self.pacer(reading=0.0012)
         self.assertEqual(40.0, self.sample(pacer))
         self.assertEqual(50.0, self.sample(pacer))
+        self.assertEqual([], self.guest.waited)
 
     def test_nothing_changes_within_an_interval(self):
-        pacer = self.pacer(0.001)
-        self.clock.now += pacing.INTERVAL - 0.01
+        pacer = self.pacer()
+        self.guest.now += pacing.INTERVAL - 0.01
         pacer(0)
         self.assertEqual(32 * MIB, pacer.rate)
 
     def test_halved_when_the_guest_is_slowed(self):
-        """Twenty per cent more is borne, compared with before."""
-        pacer = self.pacer(0.001, 0.0012, 0.00121, 0.0012)
-        self.assertEqual(40.0, self.sample(pacer))
+        """Twenty per cent are borne; reading stops to see whose they are."""
+        pacer = self.pacer(reading=0.00121)
+        self.assertEqual(16.0, self.sample(pacer))
+        self.assertEqual([pacing.INTERVAL], self.guest.waited)
+        self.guest.reading = 0.0011
         self.assertEqual(20.0, self.sample(pacer))
-        self.assertEqual(25.0, self.sample(pacer))
+        self.assertEqual([pacing.INTERVAL], self.guest.waited)
+
+    def test_a_guest_that_has_changed(self):
+        """It is as slow without reading."""
+        pacer = self.pacer()
+        self.guest.quiet = self.guest.reading = 0.01
+        self.assertEqual(32.0, self.sample(pacer, 2))
+        self.assertEqual(2, len(self.guest.waited))
+        self.assertLess(32.0, self.sample(pacer, 10))
 
     def test_goes_on_slowly_at_the_least(self):
-        pacer = self.pacer(0.001, 1.0)
+        pacer = self.pacer(reading=1.0)
         self.assertEqual(4.0, self.sample(pacer, 10))
 
     def test_limit(self):
-        pacer = self.pacer(0.001, limit=33 * MIB)
+        pacer = self.pacer(limit=33 * MIB)
         self.assertEqual(33.0, self.sample(pacer))
         self.assertEqual(33.0, self.sample(pacer))
         # of less than the least: also if the guest is slowed
-        pacer = self.pacer(0.001, 1.0, limit=MIB)
+        pacer = self.pacer(reading=1.0, limit=MIB)
         self.assertEqual(MIB, pacer.rate)
         self.assertEqual(1.0, self.sample(pacer, 3))
 
     def test_guest_that_was_idle(self):
-        """Its first requests are what later ones are compared with."""
-        pacer = self.pacer(None, None, 0.002, 0.0025, None)
+        """Its first requests say nothing before it has some without."""
+        pacer = self.pacer(number=0)
         self.assertEqual(40.0, self.sample(pacer))
-        self.assertEqual(50.0, self.sample(pacer))
-        self.assertEqual(25.0, self.sample(pacer))
-        # no requests: nothing is slowed
-        self.assertEqual(31.25, self.sample(pacer))
+        self.guest.number, self.guest.reading = 100, 0.002
+        self.assertEqual(20.0, self.sample(pacer))
+        self.assertEqual([pacing.INTERVAL], self.guest.waited)
+
+    def test_guest_with_few_requests(self):
+        """None in the time without reading: nothing can be said."""
+        pacer = self.pacer(number=0)
+        for expected in 40.0, 50.0, 62.5:
+            # One request each time that it is read.
+            self.guest._ended = (1, 5.0)
+            self.assertEqual(expected, self.sample(pacer))
+
+    def test_requests_that_differ(self):
+        """By much more than LIMIT; their mean is the same all the time."""
+        numbers = random.Random(1)
+
+        def latency():
+            return 0.001 * numbers.lognormvariate(-0.8, 1.27)
+
+        for reads in range(20):
+            pacer = self.pacer(200 * MIB, quiet=latency,
+                               reading=lambda rate: latency, number=200)
+            self.sample(pacer, 40)
+            self.assertLess(32 * MIB, pacer.rate, reads)
+
+    def test_rate_that_the_guest_bears(self):
+        """At 64 MiB/s its requests take twice as long."""
+        pacer = self.pacer(reading=lambda rate: 0.001 * (
+            1 + rate / (64 * MIB)))
+        rates = [self.sample(pacer) for _ in range(40)][10:]
+        self.assertLess(4.0, min(rates))
+        # 12.8, and what it grows by before it is noticed
+        self.assertLess(max(rates), 12.8 * 1.25 ** 3)
 
     def test_aborted(self):
         aborted = threading.Event()
         aborted.set()
-        pacer = pacing.Pacer(lambda: None, 1.0, aborted)
+        pacer = pacing.Pacer(lambda: (0, 0.0), 1.0, aborted)
         pacer(1 << 30)
         # an hour of waiting, if it were not aborted
         pacer(1)
