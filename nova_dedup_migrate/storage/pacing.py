@@ -8,21 +8,24 @@ read.  If they do, reading stops for one interval, to find out what they
 take without it: if that is as long, the guest has changed, or its requests
 differ by as much at any time; if not, the rate is halved.
 
-Requests of a few milliseconds differ by more than LIMIT from one another,
-and a slow guest has few in an interval.  So earlier intervals count, too,
-by and by less.  With only the last one, and what it was compared with
-measured once, chance alone halved the rate again and again.
+Requests differ by more than LIMIT from one another, and many a guest has
+few in an interval.  So earlier intervals count, too, by and by less, and
+the fewer requests there are, the longer they have to take: by CHANCE
+standard errors, if they differ as those of a Poisson process do.  Without
+that chance alone halves the rate again and again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 import dataclasses
+import math
 import threading
 import time
 
 #: Latency of the guest's requests against that without reading.
 LIMIT = 1.2
+CHANCE = 2.0
 #: Bytes a second at first, and at least.
 FIRST = 32 << 20
 LEAST = 4 << 20
@@ -30,7 +33,7 @@ LEAST = 4 << 20
 INTERVAL = 0.5
 #: Weight of what was measured before, when another interval is added: at the
 #: present rate, and without reading.
-_READING, _QUIET = 0.6, 0.8
+_READING, _QUIET = 0.7, 0.9
 
 
 @dataclasses.dataclass
@@ -52,7 +55,8 @@ class _Requests:
         """Return whether these were slowed, as far as is known."""
         if not self.count or not quiet.count:
             return bool(self.count)
-        return self.seconds / self.count > LIMIT * quiet.seconds / quiet.count
+        limit = LIMIT + CHANCE * math.sqrt(1 / self.count + 1 / quiet.count)
+        return self.seconds / self.count > limit * quiet.seconds / quiet.count
 
 
 class Pacer:

@@ -18,7 +18,7 @@ class Guest:
     :ivar reading: likewise, while something is; a function of the rate, too
     """
 
-    def __init__(self, quiet=0.001, reading=0.001, number=100):
+    def __init__(self, quiet=0.001, reading=0.001, number=10 ** 7):
         self.now = 100.0
         self.waited = []
         self.quiet, self.reading, self.number = quiet, reading, number
@@ -39,9 +39,9 @@ class Guest:
     def _pass(self, seconds, latency):
         self.now += seconds
         count = round(seconds * self.number)
-        took = [latency() if callable(latency) else latency
-                for _ in range(count)]
-        self._ended = self._ended[0] + count, self._ended[1] + sum(took)
+        took = (sum(latency() for _ in range(count)) if callable(latency)
+                else count * latency)
+        self._ended = self._ended[0] + count, self._ended[1] + took
 
     def requests(self):
         found, self._ended = self._ended, (0, 0.0)
@@ -104,6 +104,12 @@ class PacerTest(base.TestCase):
         self.assertEqual(20.0, self.sample(pacer))
         self.assertEqual([pacing.INTERVAL], self.guest.waited)
 
+    def test_fewer_requests_have_to_take_longer(self):
+        """200 of each: 1.2, and twice the root of 2 / 200."""
+        for reading, rate in ((0.00139, 40.0), (0.00141, 16.0)):
+            self.assertEqual(rate, self.sample(self.pacer(
+                reading=reading, number=400)))
+
     def test_a_guest_that_has_changed(self):
         """It is as slow without reading."""
         pacer = self.pacer()
@@ -129,7 +135,7 @@ class PacerTest(base.TestCase):
         """Its first requests say nothing before it has some without."""
         pacer = self.pacer(number=0)
         self.assertEqual(40.0, self.sample(pacer))
-        self.guest.number, self.guest.reading = 100, 0.002
+        self.guest.number, self.guest.reading = 1000, 0.002
         self.assertEqual(20.0, self.sample(pacer))
         self.assertEqual([pacing.INTERVAL], self.guest.waited)
 
@@ -148,11 +154,11 @@ class PacerTest(base.TestCase):
         def latency():
             return 0.001 * numbers.lognormvariate(-0.8, 1.27)
 
-        for reads in range(20):
+        for number in 6, 100, 1000:
             pacer = self.pacer(200 * MIB, quiet=latency,
-                               reading=lambda rate: latency, number=200)
-            self.sample(pacer, 40)
-            self.assertLess(32 * MIB, pacer.rate, reads)
+                               reading=lambda rate: latency, number=number)
+            rates = [self.sample(pacer) for _ in range(200)]
+            self.assertLess(60.0, sum(rates) / 200, number)
 
     def test_rate_that_the_guest_bears(self):
         """At 64 MiB/s its requests take twice as long."""
