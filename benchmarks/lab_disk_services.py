@@ -25,9 +25,9 @@ from lab import migrations
 
 #: What each variant loads.
 LOADS = {'stock-web': 'web', 'web': 'web', 'stock-db': 'db', 'db': 'db'}
-#: Requests a second.  More transactions dirty more than a link of 100 Mbit/s
-#: carries beside the disk, and no migration ends.
-_RATES = {'web': 20, 'db': 5}
+#: Requests a second.  With more the guest dirties more than a link of
+#: 100 Mbit/s carries, and Nova's own migration takes six minutes and longer.
+_RATES = {'web': 5, 'db': 5}
 #: Seconds of load before a migration, of which the last half is measured.
 _BEFORE = 30
 _DISK_GB = 3
