@@ -428,7 +428,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
                         metavar='Mbit/s,...', help='rates of the link '
                         'between the hosts, one after the other '
                         '(default: 100)')
-    parser.add_argument('--write', type=int, default=400, metavar='KB/s',
+    parser.add_argument('--write', type=int, default=200, metavar='KB/s',
                         help='that the guest of %s rewrites of its files '
                         'while it migrates (default: %%(default)s)'
                         % ' and '.join(BUSY))
