@@ -291,4 +291,4 @@ class Moves(test_service.ServiceTestCase):
                 one.source, watch, known, backup_source.BackupSource(backup),
                 writer.Image(str(one.target), 'raw'),
                 str(one.target.with_suffix('.journal')),
-                rebuild.Limits(reserve=0), self.tool()).fetched
+                rebuild.Limits(reserve=0), self.binary).fetched
