@@ -71,9 +71,10 @@ class BackupSource(base.Source):
                 'Set the block size of the SHA-256 in cinder.conf back to '
                 'its default and make a full backup' % (unit, blocks.BLOCK))
         self.size = backup.size
+        # Without numpy.memmap's own work for each of its parts.
         self._digests = numpy.memmap(
-            self._file, 'u1', 'r', shape=(blocks.count(backup.size),
-                                          blocks.DIGEST))
+            self._file, 'u1', 'r', shape=(
+                blocks.count(backup.size), blocks.DIGEST)).view(numpy.ndarray)
 
     def have(self, wanted: Sequence[blocks.Block]) -> list[bool]:
         return [self._has(block) for block in wanted]
