@@ -266,6 +266,15 @@ class Subject:
             self._storage.migrate_volume(
                 volume, host=self.pool(backend or self.other(disk)))
 
+    def abort(self, disk):
+        """End the move of a volume by the command for that.
+
+        :raises LabError: it fails
+        """
+        self.cloud.execute(self.host, 'abort', [
+            *self.cloud.script('nova-dedup-migrate'), 'swap', 'abort',
+            self.id, self.volumes()[disk]])
+
     def is_moving(self, disk):
         volume = self._storage.get_volume(self.volumes()[disk])
         return (volume.migration_status in _MOVING

@@ -234,6 +234,38 @@ def _killed(moment):
     return trial_of
 
 
+def _aborted(moment):
+    """The administrator ends the move at a moment of it.
+
+    The guest stands still from then on.  What its volume has then is what it
+    has to have afterwards.
+    """
+    def trial_of(subject, trial):
+        volume = subject.volumes()[DISK]
+        before = subject.file(volume)[0]
+        path = subject.disk_path(DISK)
+        still = _still(subject, trial, _fills if moment is _fills else None)
+        with contextlib.ExitStack() as stack:
+            with Slowly(subject):
+                subject.begin_to_write(rate=200)
+                subject.request(DISK)
+                kept = stack.enter_context(still)
+                if moment is not _fills:
+                    _wait_for(lambda: moment(subject, path))
+                copy = stack.enter_context(subject.copied(kept))
+                begun = time.monotonic()
+                subject.abort(DISK)
+                trial.seconds = time.monotonic() - begun
+            subject.wait_moved(DISK, _SETTLED)
+            _compare(subject, trial, copy)
+        trial.came_to = subject.noted(DISK).outcome
+        if subject.file(volume)[0] is not before:
+            trial.problems.append('the volume has moved')
+        if subject.block_job(DISK).startswith('Block Copy'):
+            trial.problems.append('QEMU goes on copying')
+    return trial_of
+
+
 def _fills(subject, path):
     return subject.journal(DISK).exists()
 
@@ -294,6 +326,8 @@ TRIALS = {
     'compute-killed-in-the-fill': _killed(_fills),
     'compute-killed-in-the-mirror': _killed(_mirrors),
     'compute-killed-after-the-pivot': _killed(_has_pivoted),
+    'aborted-in-the-fill': _aborted(_fills),
+    'aborted-in-the-mirror': _aborted(_mirrors),
 }
 #: Those of --quick.
 QUICK = ('writing', 'compute-killed-in-the-mirror')

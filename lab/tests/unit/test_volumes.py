@@ -168,17 +168,20 @@ class Trialled(Moving):
     """The same with all that a trial does; the mirror ends as it is waited.
 
     :param wrong: whether settling it changes a byte of the old volume
+    :param goes_on: whether QEMU goes on copying after an abort
     """
 
-    def __init__(self, directory, wrong=False):
+    def __init__(self, directory, wrong=False, goes_on=False):
         super().__init__(directory)
         self.cloud = mock.MagicMock()
         self.host = mock.MagicMock()
         self._wrong = wrong
+        self._goes_on = goes_on
         self._moved = False
 
     def file(self, volume):
-        return (self.host, self.new if self._moved else self.old)
+        return ((mock.sentinel.other, self.new) if self._moved
+                else (self.host, self.old))
 
     def different(self, kept, volume):
         return volume_moves.different(kept, self.file(volume)[1])
@@ -199,7 +202,17 @@ class Trialled(Moving):
 
     def wait_moved(self, disk, limit=0):
         self.log.append('moved')
-        self.path, self._moved = 'new', True
+        if 'aborted' not in self.log:
+            self.path, self._moved = 'new', True
+
+    def abort(self, disk):
+        self.log.append('aborted')
+        if self._wrong:
+            self.old.write_bytes(b'b' + b'a' * 69999)
+
+    def block_job(self, disk):
+        return ('Block Copy: [50 %]' if 'aborted' not in self.log
+                or self._goes_on else '')
 
     def journal(self, disk):
         return self.old
@@ -245,7 +258,8 @@ class TestMoves(base.TestCase):
         for name in ('writing', 'one-daemon-dies',
                      'compute-killed-in-the-fill',
                      'compute-killed-in-the-mirror',
-                     'compute-killed-after-the-pivot'):
+                     'compute-killed-after-the-pivot',
+                     'aborted-in-the-fill', 'aborted-in-the-mirror'):
             with self.subTest(name):
                 subject, trial = self.try_one(name)
                 self.assertEqual([], trial.problems)
@@ -258,10 +272,18 @@ class TestMoves(base.TestCase):
         """Of both files alike: the copy shows it."""
         for name in ('compute-killed-in-the-fill',
                      'compute-killed-in-the-mirror',
-                     'compute-killed-after-the-pivot'):
+                     'compute-killed-after-the-pivot',
+                     'aborted-in-the-fill', 'aborted-in-the-mirror'):
             with self.subTest(name):
                 _, trial = self.try_one(name, wrong=True)
                 self.assertIn('1 of 3 blocks', trial.problems[0])
+
+    def test_it_was_not_aborted(self):
+        _, trial = self.try_one('aborted-in-the-mirror', goes_on=True)
+        self.assertEqual(['QEMU goes on copying'], trial.problems)
+        with mock.patch.object(Trialled, 'abort'):
+            _, trial = self.try_one('aborted-in-the-fill')
+        self.assertIn('the volume has moved', trial.problems)
 
 
 class TestKnown(base.TestCase):
