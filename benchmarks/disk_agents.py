@@ -144,7 +144,8 @@ class Agents:
         watch = self._watch(guest, migration, resume=resume)
         decision = self._decide(watch, link_rate, write_rate)
         reply = self._fill(guest, migration, watch,
-                           guest.targets[disk_guest.TOP], False, decision, reuse=reuse)
+                           guest.targets[disk_guest.TOP], False, decision,
+                           reuse=reuse)
         if reply.state == 'done':
             self._watchings.arm(migration, disk_guest.TARGET)
         return ({one.name: one.bytes for one in reply.sources}, reply.reason,

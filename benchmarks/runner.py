@@ -30,7 +30,6 @@ from testkit import results
 from testkit.ledger import Key
 from testkit.ledger import Ledger
 
-
 _TOP = Path(__file__).resolve().parents[1]
 
 

@@ -61,7 +61,8 @@ class Refresh:
         self._running = threading.Thread(
             target=self._ask, args=(
                 asking.usable(facts), asking.limit(facts, self._limit)),
-            daemon=True, name='dedup-refresh-%s' % self._operation.instance_uuid)
+            daemon=True,
+            name='dedup-refresh-%s' % self._operation.instance_uuid)
         self._running.start()
 
     def _wanted(self, plan: planner_plan.Plan | None,
