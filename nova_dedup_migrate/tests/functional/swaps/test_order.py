@@ -197,11 +197,12 @@ class NobodyReadsTest(OrderCase):
         record, reader = self.watch(), self.backup()
         found = []
 
-        def fill(*_):
-            if not found:
+        def fill(seconds):
+            if seconds == reading.GAP and not found:
                 found.append(self.filled_while(record, reader, lambda: None))
 
         with (mock.patch.object(reading, 'SLICE', 0.0),
+              mock.patch.object(reading, 'GAP', 0.123),
               mock.patch.object(self.reader._stopped, 'wait', fill),
               mock.patch.object(self.reader._stopped, 'is_set',
                                 lambda: False)):
