@@ -36,12 +36,14 @@ import argparse
 from collections.abc import Iterator
 import contextlib
 import dataclasses
+import functools
 import shutil
 import statistics
 import sys
 import time
 
 from benchmarks import lab_disk_services as services
+from benchmarks.page_cache import guests
 from guests.errors import GuestError
 from guests.synthetic import console
 from lab import client
@@ -181,10 +183,10 @@ def run(cloud: clouds.Cloud, variant: str, count: int, write: int,
 def serve(cloud: clouds.Cloud, variant: str, count: int,
           progress: steps.Progress, found: Variant) -> None:
     """Migrate one guest that serves count times, likewise."""
-    with services.Guest(cloud, _NAME + variant, _kind(variant),
-                        services.LOADS[variant]) as one:
+    with services.guest(cloud, _NAME + variant, _kind(variant),
+                        services.LOADS[variant]) as migrate:
         for number in range(count):
-            outcome, served = one.migrate()
+            outcome, served = migrate()
             found.outcomes.append(outcome)
             found.served.append(served)
             _say(variant, number + 1, count, outcome, progress)
@@ -273,9 +275,11 @@ def measure(cloud: clouds.Cloud, given: argparse.Namespace,
     """
     usual = cloud.settings
     if set(given.variants) - set(services.LOADS):
-        instances.cache_image(cloud, instances.Disks())
+        instances.cache_image(cloud, functools.partial(
+            instances.boot, disks=instances.Disks()))
     if set(given.variants) & set(services.LOADS):
-        services.cache_image(cloud)
+        guest.upload_debian(cloud)
+        instances.cache_image(cloud, guests.boot_debian)
     try:
         for link in given.link:
             rate = link * settings.MBIT

@@ -227,9 +227,4 @@ def targets(report: dict) -> Iterator[tuple[str, str, dict]]:
 
 def tally(report: dict) -> dict[str, tuple[int, int]]:
     """Target -> (cells that reach it, cells in which it can be told)."""
-    result = {}
-    for target in TARGETS:
-        found = [outcome['reached'] for _, name, outcome in targets(report)
-                 if name == target]
-        result[target] = (sum(found), len(found))
-    return result
+    return limits.tally(targets(report), TARGETS)

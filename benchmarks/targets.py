@@ -13,6 +13,7 @@ storage is slower than the link, duplicates go through the link on purpose,
 which the bound for bytes does not know.
 """
 
+from collections.abc import Iterable
 import dataclasses
 
 PAGE = 4096
@@ -39,6 +40,19 @@ class Outcome:
     def excess(self) -> float:
         """How far beyond the limit as a fraction of it; < 0: within."""
         return self.value / self.limit - 1 if self.limit else 0.0
+
+
+def tally(
+    known: Iterable[tuple[str, str, dict]], names: Iterable[str]
+) -> dict[str, tuple[int, int]]:
+    """Return target -> (how often it is reached, how often it is known).
+
+    :param known: of targets() of a summary
+    """
+    found: dict[str, list[bool]] = {name: [] for name in names}
+    for _, name, outcome in known:
+        found[name].append(outcome['reached'])
+    return {name: (sum(each), len(each)) for name, each in found.items()}
 
 
 def bound_s(

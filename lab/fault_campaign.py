@@ -15,6 +15,7 @@ undone, and when Nova has come to rest
 
 import contextlib
 import fnmatch
+import functools
 import random
 import time
 
@@ -170,7 +171,8 @@ class FaultCampaign:
     def _prepare(self):
         """Have an instance that has just migrated undisturbed."""
         if self._cloud.settings.builds_disks and not self._cached:
-            instances.cache_image(self._cloud, self._disks)
+            instances.cache_image(self._cloud, functools.partial(
+                instances.boot, disks=self._disks))
             self._cached = True
         if self._server is None:
             server = instances.boot(self._cloud, _NAME, 'dedup', self._disks)

@@ -101,16 +101,17 @@ def boot(cloud, name, kind, disks, **more):
         flavor_id=_flavor(compute, kind, disks.second == 'ephemeral').id)
 
 
-def cache_image(cloud, disks):
+def cache_image(cloud, request):
     """Have each compute host keep the image that instances boot from.
 
-    :param disks: Disks
+    :param request: boot or boot_image, called with cloud, name, 'stock' and
+        the host
     """
     compute = client.connect(cloud).compute
     for host in cloud.computes:
-        server = boot(cloud, 'cache-' + host.name, 'stock', disks,
-                      host=host.name)
-        wait_active(compute, server)
+        server = request(cloud, 'cache-' + host.name, 'stock',
+                         host=host.name)
+        wait_active(compute, server, 600)
         delete(compute, server)
 
 

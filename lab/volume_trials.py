@@ -195,38 +195,46 @@ def _one_daemon_dies(subject, trial):
     trial.sources, trial.came_to = noted.sources, noted.outcome
 
 
-def _killed(moment):
-    """nova-compute is killed at a moment of the move, and started again.
+@contextlib.contextmanager
+def _come_to(subject, trial, moment):
+    """Have the volume move while the guest writes, until a moment of that.
 
-    The guest stands still from then on, or from the mirror on if it is killed
-    later. The volume may stay where it is, so what it has is copied before
-    anything settles it.
+    The guest stands still from then on, or from the mirror on if the moment is
+    later. It gives the file that the volume began in. The volume may stay
+    there, so that is to be copied before anything settles the move.
     """
+    path = subject.disk_path(DISK)
+    still = _still(subject, trial, _fills if moment is _fills else None)
+    subject.begin_to_write(rate=200)
+    subject.request(DISK)
+    with still as kept:
+        if moment is not _fills:
+            _wait_for(lambda: moment(subject, path))
+        yield kept
+
+
+def _killed(moment):
+    """nova-compute is killed at a moment of the move, and started again."""
     def trial_of(subject, trial):
         volume = subject.volumes()[DISK]
         before = subject.file(volume)[0]
-        path = subject.disk_path(DISK)
         host = subject.host
         leader = host.process('nova-compute')
-        still = _still(subject, trial, _fills if moment is _fills else None)
-        with contextlib.ExitStack() as stack:
-            with Slowly(subject):
-                subject.begin_to_write(rate=200)
-                subject.request(DISK)
-                kept = stack.enter_context(still)
-                if moment is not _fills:
-                    _wait_for(lambda: moment(subject, path))
+        with contextlib.ExitStack() as slow:
+            slow.enter_context(Slowly(subject))
+            with _come_to(subject, trial, moment) as kept:
                 for one in faults.session(host, leader):
                     one.send(signal.SIGKILL)
-            leader.wait(10)
-            copy = stack.enter_context(subject.copied(kept))
-            begun = time.monotonic()
-            nova.start_compute(subject.cloud, host.name)
-            _wait_for(lambda: subject.noted(DISK).phase == operations.ENDED,
-                      _SETTLED)
-            subject.wait_moved(DISK, _SETTLED)
-            trial.seconds = time.monotonic() - begun
-            _compare(subject, trial, copy)
+                slow.close()
+                leader.wait(10)
+                with subject.copied(kept) as copy:
+                    begun = time.monotonic()
+                    nova.start_compute(subject.cloud, host.name)
+                    _wait_for(lambda: subject.noted(DISK).phase
+                              == operations.ENDED, _SETTLED)
+                    subject.wait_moved(DISK, _SETTLED)
+                    trial.seconds = time.monotonic() - begun
+                    _compare(subject, trial, copy)
         trial.came_to = 'on the %s volume: %s' % (
             'old' if subject.file(volume)[0] is before else 'new',
             subject.noted(DISK).outcome)
@@ -235,27 +243,15 @@ def _killed(moment):
 
 
 def _aborted(moment):
-    """The administrator ends the move at a moment of it.
-
-    The guest stands still from then on.  What its volume has then is what it
-    has to have afterwards.
-    """
+    """The administrator ends the move at a moment of it."""
     def trial_of(subject, trial):
         volume = subject.volumes()[DISK]
         before = subject.file(volume)[0]
-        path = subject.disk_path(DISK)
-        still = _still(subject, trial, _fills if moment is _fills else None)
-        with contextlib.ExitStack() as stack:
-            with Slowly(subject):
-                subject.begin_to_write(rate=200)
-                subject.request(DISK)
-                kept = stack.enter_context(still)
-                if moment is not _fills:
-                    _wait_for(lambda: moment(subject, path))
-                copy = stack.enter_context(subject.copied(kept))
-                begun = time.monotonic()
-                subject.abort(DISK)
-                trial.seconds = time.monotonic() - begun
+        with (Slowly(subject), _come_to(subject, trial, moment) as kept,
+              subject.copied(kept) as copy):
+            begun = time.monotonic()
+            subject.abort(DISK)
+            trial.seconds = time.monotonic() - begun
             subject.wait_moved(DISK, _SETTLED)
             _compare(subject, trial, copy)
         trial.came_to = subject.noted(DISK).outcome

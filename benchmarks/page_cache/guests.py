@@ -39,6 +39,12 @@ DB_RATE = 5
 DEBIAN_GB = 3
 
 
+def boot_debian(cloud, name: str, kind: str, **more):
+    """Request an instance of Debian; more: as boot_image takes it."""
+    return instances.boot_image(cloud, name, kind, guest.DEBIAN_IMAGE,
+                                image.MEMORY_MIB, DEBIAN_GB, **more)
+
+
 class Guest(abc.ABC):
     """One instance.
 
@@ -153,6 +159,7 @@ class SmallGuest(Guest):
 
 
 class DebianGuest(Guest):
+    """:ivar talk: guests.debian.client.DebianGuest"""
 
     @staticmethod
     def image() -> Path:
@@ -166,13 +173,12 @@ class DebianGuest(Guest):
     def boot(cls, cloud, name: str, kind: str, workload: Workload):
         server = instances.wait_active(
             client.connect(cloud).compute,
-            instances.boot_image(cloud, name, kind, guest.DEBIAN_IMAGE,
-                                 image.MEMORY_MIB, DEBIAN_GB,
-                                 attached=workload.load == 'web'), 600)
+            boot_debian(cloud, name, kind,
+                        attached=workload.load == 'web'), 600)
         made = cls(cloud, server, workload)
-        made._talk = debian_client.DebianGuest(
+        made.talk = debian_client.DebianGuest(
             line.TerminalLine(made.console()))
-        made._talk.wait_ready(1200)
+        made.talk.wait_ready(1200)
         made._web = None
         if workload.load == 'web':
             made._web = web.WebLoad(instance_network.address(cloud, server))
@@ -180,22 +186,22 @@ class DebianGuest(Guest):
         return made
 
     def attach(self) -> None:
-        self._talk.attach(line.TerminalLine(self.console()))
+        self.talk.attach(line.TerminalLine(self.console()))
 
     def begin(self) -> None:
-        self._clock = self._talk.clock()
+        self._clock = self.talk.clock()
         if not self._workload.load:
             return
-        self._talk.warm(self._workload.load)
+        self.talk.warm(self._workload.load)
         if self._web is not None:
             self._web.start(WEB_RATE)
         else:
-            self._talk.start(self._workload.load, rate=DB_RATE)
-        self._clock = self._talk.clock()
+            self.talk.start(self._workload.load, rate=DB_RATE)
+        self._clock = self.talk.clock()
         time.sleep(BEFORE_S)
 
     def drop(self) -> None:
-        self._talk.drop()
+        self.talk.drop()
 
     def arrived(self, seen: arrival.Arrival) -> list[series.Point]:
         self.attach()
@@ -205,10 +211,10 @@ class DebianGuest(Guest):
         if self._web is not None:
             return series.of_requests(self._web.requests(), seen.resumed,
                                       self._web.began, time.monotonic())
-        now = self._talk.clock()
+        now = self.talk.clock()
         resumed = now.guest - (now.host - seen.resumed)
         return series.of_windows(
-            self._talk.series(self._workload.load, self._clock.guest),
+            self.talk.series(self._workload.load, self._clock.guest),
             resumed)
 
     def verify(self) -> tuple[int, int]:
@@ -216,9 +222,9 @@ class DebianGuest(Guest):
         if self._web is not None:
             self._web.stop()
         elif self._workload.load:
-            self._talk.stop(self._workload.load)
+            self.talk.stop(self._workload.load)
         for what in debian_client.VERIFIED:
-            found.append(self._talk.verify(what))
+            found.append(self.talk.verify(what))
         return (sum(one.bytes for one in found),
                 sum(one.errors for one in found))
 
@@ -238,7 +244,7 @@ class DebianGuest(Guest):
     def close(self) -> None:
         if self._web is not None:
             self._web.stop()
-        self._talk.close()
+        self.talk.close()
 
 
 GUESTS = {'small': SmallGuest, 'debian': DebianGuest}

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import dataclasses
 
 from benchmarks import spread
+from benchmarks import targets as limits
 from benchmarks.page_cache import cells
 from benchmarks.page_cache import rival
 from benchmarks.page_cache import series
@@ -180,9 +181,4 @@ def targets(report: dict) -> Iterator[tuple[str, str, dict]]:
 
 def tally(report: dict) -> dict[str, tuple[int, int]]:
     """Target -> (variants of cells that reach it, in which it is known)."""
-    result = {}
-    for target in TARGETS:
-        found = [outcome['reached'] for _, name, outcome in targets(report)
-                 if name == target]
-        result[target] = (sum(found), len(found))
-    return result
+    return limits.tally(targets(report), TARGETS)

@@ -30,18 +30,21 @@ class Latency:
     def requests(self) -> tuple[int, float]:
         """Return (number, seconds of all) of those since the last call."""
         now = self._totals()
-        before, self._before = self._before, now
+        if now is None:
+            return 0, 0.0
+        before, self._before = self._before or now, now
         done = now[0] - before[0]
-        # Fewer: a disk was detached, or QEMU did not answer.
+        # Fewer: a disk was detached.
         return (done, now[1] - before[1]) if done > 0 else (0, 0.0)
 
-    def _totals(self) -> tuple[int, float]:
+    def _totals(self) -> tuple[int, float] | None:
+        """Return them since QEMU began, None if it does not answer."""
         requests, nanoseconds = 0, 0
         try:
             reply = self._guest.qmp('query-blockstats')
         except errors.HypervisorError:
-            # The read that follows will say so.
-            return 0, 0.0
+            # The read that follows has the reason.
+            return None
         for device in reply if isinstance(reply, list) else ():
             stats = decode.mapping(decode.mapping(
                 device, 'query-blockstats').get('stats'), 'stats')

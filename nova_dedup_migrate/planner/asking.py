@@ -45,8 +45,8 @@ def limit(given: facts.Facts, seconds: float) -> float:
 
     :param seconds: for a guest that caches little
     """
-    return min(seconds + _in_use(normal.normal(given).guest)
-               * _LIMIT_PER_BYTE, max(seconds, _LONGEST))
+    return min(_LONGEST, seconds + _LIMIT_PER_BYTE
+               * _in_use(normal.normal(given).guest))
 
 
 def obstacle(given: facts.Facts, seconds: float) -> str:

@@ -11,8 +11,8 @@ differ by as much at any time; if not, the rate is halved.
 Requests differ by more than LIMIT from one another, and many a guest has
 few in an interval.  So earlier intervals count, too, by and by less, and
 the fewer requests there are, the longer they have to take: by CHANCE
-standard errors, if they differ as those of a Poisson process do.  Without
-that chance alone halves the rate again and again.
+standard errors, as if their times were exponentially distributed.  Without
+that, chance alone halves the rate again and again.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import time
 
 #: Latency of the guest's requests against that without reading.
 LIMIT = 1.2
+#: Standard errors beyond that which chance may explain.
 CHANCE = 2.0
 #: Bytes a second at first, and at least.
 FIRST = 32 << 20

@@ -195,16 +195,16 @@ class MainTest(base.TestCase):
         @contextlib.contextmanager
         def guest(cloud, name, kind, load):
             seen.append((name, kind, load))
-            yield mock.Mock(migrate=lambda: (
-                variant(mirrored=1).outcomes[0],
-                services.Served(1.0, 0.1, 0.1)))
+            yield lambda: (variant(mirrored=1).outcomes[0],
+                           services.Served(1.0, 0.1, 0.1))
 
-        with mock.patch.object(services, 'cache_image') as cached, \
-                mock.patch.object(services, 'Guest', guest):
+        with mock.patch.object(lab_disks.guest, 'upload_debian') as uploaded, \
+                mock.patch.object(services, 'guest', guest):
             _, rows = self.run_(None, '--variants', 'stock-web,db',
                                 '--count', '2')
-        cached.assert_called_once_with(self.cloud)
-        lab_disks.instances.cache_image.assert_not_called()
+        uploaded.assert_called_once_with(self.cloud)
+        lab_disks.instances.cache_image.assert_called_once_with(
+            self.cloud, lab_disks.guests.boot_debian)
         self.assertEqual([('disks-stock-web', 'stock', 'web'),
                           ('disks-db', 'dedup', 'db')], seen)
         self.assertEqual(4, rows['migrations that ended']['value'])
