@@ -103,8 +103,17 @@ class PageCacheLoaderTest(base.TestCase):
 
     def test_too_late_for_qemu(self):
         """The migration has gone on: its map must not change any more."""
-        with mock.patch.object(loader.transport, 'left',
-                               side_effect=[60, 60, 60, 60, 0]):
+        late = []
+        convert = loader.convert.Converted.to_memfd
+
+        def slowly(made):
+            fd = convert(made)
+            late.append(True)
+            return fd
+
+        with (mock.patch.object(loader.convert.Converted, 'to_memfd', slowly),
+              mock.patch.object(loader.transport, 'left',
+                                lambda deadline: 0 if late else 60)):
             found = self.fetch(Given(listing()))
         self.assertEqual('timeout', found.outcome)
         self.assertIn('page_cache_time', found.reason)
