@@ -27,6 +27,9 @@ from testkit import table
 DISK = 'vdb'
 #: Of the NAS's links while nova-compute is killed: there has to be time.
 _SLOW = 100 * MBIT
+#: Likewise while a move is aborted: what is left for the mirror takes longer
+#: than the command needs to begin.
+_CRAWL = 4 * MBIT
 #: Seconds until a moment comes, until all is settled, and until a volume is
 #: filled over slow links.
 _MOMENT, _SETTLED, _FILLED = 120.0, 180.0, 600.0
@@ -248,7 +251,7 @@ def _aborted(moment):
         volume = subject.volumes()[DISK]
         before = subject.file(volume)[0]
         with (Slowly(subject), _come_to(subject, trial, moment) as kept,
-              subject.copied(kept) as copy):
+              Slowly(subject, _CRAWL), subject.copied(kept) as copy):
             begun = time.monotonic()
             subject.abort(DISK)
             trial.seconds = time.monotonic() - begun
