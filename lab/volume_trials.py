@@ -27,9 +27,9 @@ from testkit import table
 DISK = 'vdb'
 #: Of the NAS's links while nova-compute is killed: there has to be time.
 _SLOW = 100 * MBIT
-#: Likewise while a move is aborted: what is left for the mirror takes longer
-#: than the command needs to begin.
-_CRAWL = 4 * MBIT
+#: KB/s that the guest writes then, and before a mirror that is aborted: what
+#: is left for that has to take longer than the command needs to begin.
+_WRITES, _WRITES_MUCH = 200, 4000
 #: Seconds until a moment comes, until all is settled, and until a volume is
 #: filled over slow links.
 _MOMENT, _SETTLED, _FILLED = 120.0, 180.0, 600.0
@@ -199,16 +199,18 @@ def _one_daemon_dies(subject, trial):
 
 
 @contextlib.contextmanager
-def _come_to(subject, trial, moment):
+def _come_to(subject, trial, moment, rate=_WRITES):
     """Have the volume move while the guest writes, until a moment of that.
 
     The guest stands still from then on, or from the mirror on if the moment is
     later. It gives the file that the volume began in. The volume may stay
     there, so that is to be copied before anything settles the move.
+
+    :param rate: KB/s that it writes
     """
     path = subject.disk_path(DISK)
     still = _still(subject, trial, _fills if moment is _fills else None)
-    subject.begin_to_write(rate=200)
+    subject.begin_to_write(rate=rate)
     subject.request(DISK)
     with still as kept:
         if moment is not _fills:
@@ -250,8 +252,9 @@ def _aborted(moment):
     def trial_of(subject, trial):
         volume = subject.volumes()[DISK]
         before = subject.file(volume)[0]
-        with (Slowly(subject), _come_to(subject, trial, moment) as kept,
-              Slowly(subject, _CRAWL), subject.copied(kept) as copy):
+        with (Slowly(subject),
+              _come_to(subject, trial, moment, _WRITES_MUCH) as kept,
+              subject.copied(kept) as copy):
             begun = time.monotonic()
             subject.abort(DISK)
             trial.seconds = time.monotonic() - begun
