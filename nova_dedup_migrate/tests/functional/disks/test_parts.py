@@ -7,6 +7,7 @@ what the guest does.
 """
 
 from concurrent import futures
+import json
 import socket
 import time
 
@@ -147,8 +148,11 @@ class PartsTest(case.SeedCase):
         """It copies everything, as with a watch that was not armed."""
         one = self.large(4 * _WATCHED)
         watching = self.begun(one.source.watch_disk, 'large', _GRANULE)
-        self.hmp.run('drive_mirror -f null %s raw' % (
-            self.directory / 'target-of-large'))
+        # A file would be allocated, all 64 GiB of it.
+        target = json.dumps({'driver': 'raw', 'file': {
+            'driver': 'null-co', 'size': 4 * _WATCHED * _GRANULE}})
+        self.hmp.run('drive_mirror -n -f null %s' % json.dumps(
+            'json:' + target))
         self.assertFalse(watching.done())
         self.assertIn('before the disk was armed',
                       str(watching.exception(60)))
