@@ -9,6 +9,7 @@ import itertools
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import threading
 
@@ -51,14 +52,20 @@ class HostileCase(case.MigrationCase):
     def answers_during(self, guest, peer, bursts):
         """It answers before all of a burst has been read.
 
+        It is stopped until much of the burst waits for it.
+
         :param bursts: of some MiB each; one may be over too early on a busy
             machine
         """
         for burst in itertools.islice(bursts, 20):
             sending = threading.Thread(target=peer.send, args=(burst,))
-            sending.start()
-            self.eventually(lambda s=sending: peer.unread() > 4 * _MIB
-                            or not s.is_alive(), 'the burst')
+            os.kill(guest.pid, signal.SIGSTOP)
+            try:
+                sending.start()
+                self.eventually(lambda: peer.unread() > 4 * _MIB,
+                                'the burst')
+            finally:
+                os.kill(guest.pid, signal.SIGCONT)
             guest.qmp('query-status')
             left = peer.unread()
             sending.join(60)
@@ -349,7 +356,7 @@ class HostileDestinationTest(HostileCase):
         self.recorded(one)
         self.answers_during(one.source, hostile, itertools.repeat(
             peers.answers(*[(n % 16 + 1, 1, peers.OK)
-                            for n in range(100)]) * 40000))
+                            for n in range(100)]) * 160000))
         self.assert_well(one, hostile)
 
     def test_flood_of_empty_answers(self):
