@@ -14,6 +14,8 @@ CONF = config.CONF
 LOG = log.getLogger(__name__)
 #: Of the extra spec of flavors and of the property of images.
 STRATEGY = 'dedup_migrate:strategy'
+#: States of a live migration that has not ended.
+RUNNING = ('accepted', 'queued', 'preparing', 'running', 'post-migrating')
 
 
 class DedupMigrateScenario(manager.ScenarioTest):
@@ -131,7 +133,7 @@ class DedupMigrateScenario(manager.ScenarioTest):
         self.start_migration(server, host)
         waiters.wait_for_server_status(self.servers_client, server['id'],
                                        status)
-        found = self.last_migration(server)
+        found = self.ended_migration(server)
         self.assertEqual(host, self.get_host_for_server(server['id']),
                          'the migration is %s' % found)
         self.assertEqual('completed', found['status'], found)
@@ -144,6 +146,20 @@ class DedupMigrateScenario(manager.ScenarioTest):
                  if migration['instance_uuid'] == server['id']]
         self.assertNotEqual([], found, 'Nova lists no migration')
         return max(found, key=lambda migration: migration['id'])
+
+    def ended_migration(self, server):
+        """Wait until the newest live migration has ended; return it.
+
+        Nova gives the instance its new state before that.
+        """
+        def ended():
+            return self.last_migration(server)['status'] not in RUNNING
+        if not test_utils.call_until_true(
+                ended, CONF.compute.build_timeout,
+                CONF.compute.build_interval):
+            self.fail('the migration has not ended: %s'
+                      % self.last_migration(server))
+        return self.last_migration(server)
 
     def verify(self, guest):
         """Compare a guest's memory and disk with what they were.

@@ -116,7 +116,7 @@ class LiveMigrationTest(base.DedupMigrateScenario):
                         return False
                     waiters.wait_for_server_status(
                         self.servers_client, server['id'], 'ACTIVE')
-                    return self.last_migration(server)['status'] != (
+                    return self.ended_migration(server)['status'] != (
                         'completed')
         return False
 
