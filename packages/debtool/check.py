@@ -17,6 +17,7 @@ from debtool import build
 from debtool import chroot
 from debtool import guest_tests
 from debtool import host
+from debtool import kolla
 from debtool import openstack
 from debtool import qemu
 from debtool import repository
@@ -402,6 +403,8 @@ def emulator(checks, log):
              *('%s/%s' % (name, suite) for name in qemu.PACKAGES),
              network=True)
         row("back to Debian's QEMU", 'nothing is left', _same, system, before)
+        row("Kolla's step for libvirt", 'installs our QEMU',
+            kolla.libvirt_image, system)
 
 
 def _files(system, before):
