@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests share: an instance, its migration, its memory."""
 
+import io
+
 from oslo_log import log
 from tempest import config
 from tempest.common import waiters
@@ -100,7 +102,8 @@ class DedupMigrateScenario(manager.ScenarioTest):
                    if name.startswith(('hw_', 'img_'))}})
         self.addCleanup(client.delete_image, made['id'])
         client.store_image_file(
-            made['id'], client.show_image_file(CONF.compute.image_ref).data)
+            made['id'], io.BytesIO(
+                client.show_image_file(CONF.compute.image_ref).data))
         return made['id']
 
     # Hosts
