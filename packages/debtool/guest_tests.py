@@ -39,9 +39,12 @@ def script(root, shared):
                      % {'here': shlex.quote(str(path)),
                         'there': shlex.quote('%s%s' % (root, path))}
                      for path in shared)
+    # chroot changes to /, and images have names without a directory.
+    inside = shlex.quote('cd "$1"; shift; exec "$@"')
     return ('#!/bin/sh\nexec unshare --mount sh -ec %s "$(basename "$0")" '
-            '"$@"\n' % shlex.quote(mounts + 'exec chroot %s "$0" "$@"'
-                                  % shlex.quote(str(root))))
+            '"$@"\n' % shlex.quote(
+                mounts + 'exec chroot %s sh -ec %s sh "$PWD" "$0" "$@"' % (
+                    shlex.quote(str(root)), inside)))
 
 
 def run(system, log):

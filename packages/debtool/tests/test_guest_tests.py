@@ -30,8 +30,8 @@ class ScriptTest(unittest.TestCase):
                        shared)))
             place.chmod(0o755)
             done = subprocess.run(
-                [place, shared / 'file', '/etc/hostname'], check=False,
-                capture_output=True, text=True)
+                [place, 'file', '/etc/hostname'], check=False,
+                capture_output=True, text=True, cwd=shared)
             self.assertEqual(('text', 1), (done.stdout, done.returncode))
             self.assertIn('/etc/hostname', done.stderr)
             # The mounts are those of the program.
