@@ -419,12 +419,12 @@ def _files(system, before):
 
 
 def _but_documents(system):
-    """Return a snapshot without documents.
+    """Return a snapshot without documents and translations.
 
     Debian's packages are there without them, since the system is made so.
     """
     return {path: what for path, what in host.snapshot(system).items()
-            if not path.startswith('usr/share/doc/')}
+            if not path.startswith(('usr/share/doc/', 'usr/share/locale/'))}
 
 
 def _answers(system):
