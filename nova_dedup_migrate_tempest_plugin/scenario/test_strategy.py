@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The strategy, by flavor and by image."""
 
+import fixtures
 from tempest import config
 from tempest.common import utils
 from tempest.lib import decorators
 from tempest.lib import exceptions
-from tempest.lib.common import api_microversion_fixture
+from tempest.lib.services.compute import base_compute_client
 import testtools
 
 from nova_dedup_migrate_tempest_plugin.scenario import base
@@ -41,8 +42,10 @@ class StrategyTest(base.DedupMigrateScenario):
     @decorators.idempotent_id('9a2f4c70-8f33-4b4b-8b52-a0f96d1f1c03')
     def test_flavor_with_unknown_strategy(self):
         """Nova refuses a strategy that there is not (from 2.86 on)."""
-        self.useFixture(api_microversion_fixture.APIMicroversionFixture(
-            compute_microversion='2.86'))
+        # Tempest's own fixture leaves none behind, instead of that of the
+        # class, for the tests that follow.
+        self.useFixture(fixtures.MockPatchObject(
+            base_compute_client, 'COMPUTE_MICROVERSION', '2.86'))
         flavor = self.make_flavor()
         self.assertRaises(
             exceptions.BadRequest, self.admin_flavors.set_flavor_extra_spec,
