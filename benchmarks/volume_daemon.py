@@ -17,14 +17,15 @@ _FORK = multiprocessing.get_context('fork')
 class Daemon:
     """A backup daemon in a process of its own.
 
-    It has a copy of the database of the test, which is in memory, so
-    backups have to be made before.
+    It has a copy of the database of the test, so backups have to be made
+    before.
 
     :param test: a test_service.ServiceTestCase
+    :param database: path of the copy, which does not exist
     :ivar api: a BackupAssistAPI, by proxy
     """
 
-    def __init__(self, test) -> None:
+    def __init__(self, test, database: str) -> None:
         served: dict = {}
         rows = real_backups.dump_database()
 
@@ -33,7 +34,7 @@ class Daemon:
 
         def start() -> None:
             volume_load.end_with_parent()
-            real_backups.load_database(rows)
+            real_backups.load_database(rows, database)
             test.override_config(
                 'listen_address', volume_servers.BEHIND, 'backup_assist')
             test.override_config(

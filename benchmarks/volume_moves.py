@@ -186,7 +186,7 @@ class Moves(test_service.ServiceTestCase):
                             'qemu-storage-daemon')
 
     def _daemon(self):
-        found = volume_daemon.Daemon(self)
+        found = volume_daemon.Daemon(self, str(self._here / 'database'))
         self.addCleanup(found.stop)
         return found
 

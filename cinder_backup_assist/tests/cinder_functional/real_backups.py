@@ -20,6 +20,7 @@ from cinder.tests.unit import utils
 from oslo_config import cfg
 from oslo_utils import importutils
 from oslo_utils import units
+import sqlalchemy
 
 USER = '75736572206f66206120746573742e2e'
 PROJECT = '6f70656e737461636b20342065766572'
@@ -35,10 +36,15 @@ def dump_database() -> str:
         return ''.join(database.connection.iterdump())
 
 
-def load_database(rows: str) -> None:
-    """Fill the database of this process, which is empty."""
-    with db_api.get_engine().connect() as database:
+def load_database(rows: str, path: str) -> None:
+    """Have this process use a database of its own, in a file.
+
+    One in memory has one connection, which two threads must not use at once.
+    """
+    engine = sqlalchemy.create_engine('sqlite:///' + path)
+    with engine.connect() as database:
         database.connection.executescript(rows)
+    db_api.main_context_manager.patch_engine(engine)
 
 
 class BackupTestCase(test.TestCase):
