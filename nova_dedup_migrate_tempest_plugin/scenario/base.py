@@ -17,7 +17,8 @@ LOG = log.getLogger(__name__)
 #: Of the extra spec of flavors and of the property of images.
 STRATEGY = 'dedup_migrate:strategy'
 #: States of a live migration that has not ended.
-RUNNING = ('accepted', 'queued', 'preparing', 'running', 'post-migrating')
+RUNNING = ('accepted', 'queued', 'preparing', 'running',
+           'running (post-copy)', 'post-migrating')
 
 
 class DedupMigrateScenario(manager.ScenarioTest):

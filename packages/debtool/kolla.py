@@ -27,18 +27,18 @@ def steps(block, repository):
         lambda match: "%s'%s'" % (match[1], repository),
         OVERRIDES.read_text())
     host.check(found == 1, '%s does not set the repository' % OVERRIDES.name)
-    environment = jinja2.Environment(  # nosec: its output is no HTML
+    environment = jinja2.Environment(
         loader=jinja2.DictLoader({
             'overrides': text,
             'parent': '{%% block %s %%}{%% endblock %%}' % block}))
     made = environment.get_template('overrides').render(
         parent_template='parent', base_package_type='deb')
-    commands = [line.removeprefix('RUN ')
-                for line in re.sub(r'\s*\\\n\s*', ' ', made).splitlines()
-                if line.strip()]
-    host.check(commands and made.strip().startswith('RUN '),
-               '%s adds nothing to %s' % (OVERRIDES.name, block))
-    return commands
+    lines = [line for line in re.sub(r'\s*\\\n\s*', ' ', made).splitlines()
+             if line.strip()]
+    host.check(lines and all(line.startswith('RUN ') for line in lines),
+               '%s adds something else than commands to %s, or nothing'
+               % (OVERRIDES.name, block))
+    return [line.removeprefix('RUN ') for line in lines]
 
 
 def libvirt_image(system):

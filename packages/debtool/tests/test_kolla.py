@@ -31,8 +31,10 @@ class StepsTest(unittest.TestCase):
             "{% block footer %}\nRUN a \\\n    {{ dedup_migrate_repository }}"
             "\nRUN b\n{% endblock %}"))
 
-    def test_nothing(self):
-        for text in ("{% set dedup_migrate_repository = 'http://x' %}",
+    def test_nothing_or_something_else(self):
+        for text in ("{% set dedup_migrate_repository = 'http://x' %}"
+                     '{% block footer %}RUN a\nENV b=c{% endblock %}',
+                     "{% set dedup_migrate_repository = 'http://x' %}",
                      '{% block footer %}RUN a{% endblock %}'):
             self.assertRaises(host.CheckFailed, self.steps,
                               '{% extends parent_template %}' + text)
