@@ -154,6 +154,10 @@ class Relay:
                 return
             destination = _socket(self._target)
             self._sockets += [source, destination]
+            for one in (source, destination):
+                if one.family == socket.AF_INET:
+                    # A link holds nothing back.
+                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
                 destination.connect(_address(self._target))
             except OSError:

@@ -144,6 +144,14 @@ class ReadTest(ServiceTestCase):
                 found[frame.offset:frame.offset + frame.length] = frame.data
         self.assertTrue(contents[-1] == bytes(found))
 
+    def test_no_answer_waits_for_acknowledgements(self):
+        backups, _ = self.chain()
+        started = self.start_daemon()
+        self.reader(backups[0].volume_id).open().close()
+        (accepted,) = started.web._open
+        self.assertEqual(1, accepted.getsockopt(socket.IPPROTO_TCP,
+                                                socket.TCP_NODELAY))
+
     def test_a_daemon_that_dies_is_left_for_another(self):
         backups, contents = self.chain(size=6 << 20)
         first = self.start_daemon('backup-1')

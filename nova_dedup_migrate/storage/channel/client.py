@@ -55,6 +55,8 @@ class Channel:
             try:
                 plain = stack.enter_context(socket.create_connection(
                     (offer.address, offer.port), CONNECT))
+                # Likewise the end of a request.
+                plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._socket = stack.enter_context(context.wrap_socket(
                     plain, server_hostname=offer.host))
                 self._socket.sendall(frames.MAGIC + offer.ticket)

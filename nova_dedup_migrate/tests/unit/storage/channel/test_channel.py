@@ -67,6 +67,12 @@ class NeighbourSourceTest(conformance.Conformance, ChannelCase):
             lambda: self.connect(self.service))
         self.addCleanup(self.source.close)
 
+    def test_neither_end_waits_for_acknowledgements(self):
+        channel = self.connect(self.service)
+        for end in (channel._socket, *self.server._open):
+            self.assertTrue(end.getsockopt(socket.IPPROTO_TCP,
+                                           socket.TCP_NODELAY), end)
+
     def test_connected_again(self):
         """A connection that breaks costs one call."""
         self.source.read(self.wanted())
