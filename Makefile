@@ -271,6 +271,10 @@ qemu-series: lab-env all-three ## Migrate with another series of QEMU, and acros
 nova-releases: lab-env ## Run the tests that depend on Nova with each release
 	$(RUN_LAB) tools/nova-releases $(ARGS)
 
+.PHONY: libvirt-releases
+libvirt-releases: package-env all-three ## Run the tests of libvirt with other versions of it
+	$(RUN_LAB) tools/libvirt-releases $(ARGS)
+
 # Runs of the soak, as in: make soak N=300
 N = 10
 

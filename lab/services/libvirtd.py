@@ -12,9 +12,13 @@ The link has the same path on every host, as an installed QEMU has: domains
 name it, and take that name along.  The firmware is looked for in
 ../share/qemu.  The guests outlive stop(), and may go on under another
 libvirtd, which has another QEMU.
+
+If DEDUP_LIBVIRT_ROOT names the root of another system, libvirtd is that of
+the system, with its libraries and drivers.
 """
 
 import grp
+import os
 import pathlib
 import pwd
 import socket
@@ -27,6 +31,14 @@ PRIVATE = ('/run/libvirt', '/var/lib/libvirt', '/etc/libvirt',
 
 #: Where libvirtd finds QEMU: a link.
 EMULATORS = '/var/lib/libvirt/emulators'
+
+#: Of another system, what a libvirtd takes from environment variables.
+_DRIVERS = {'LIBVIRT_DRIVER_DIR': 'connection-driver',
+            'LIBVIRT_STORAGE_BACKEND_DIR': 'storage-backend',
+            'LIBVIRT_STORAGE_FILE_DIR': 'storage-file'}
+_LIBRARIES = 'usr/lib/x86_64-linux-gnu'
+#: Models of processors, and more that belongs to a version of libvirt.
+_DATA = 'usr/share/libvirt'
 
 _LIBVIRTD_CONF = '''\
 listen_tls = 0
@@ -111,6 +123,8 @@ class Libvirtd:
         """Give the host its directories and configuration; once a host."""
         for path in PRIVATE:
             self.host.private(path)
+        if root := _other_root():
+            self.host.bind(root / _DATA, '/' + _DATA)
         self._add_accounts()
         values = {'address': self._address, 'uuid': uuid.uuid5(
             uuid.NAMESPACE_OID, self.host.netns)}
@@ -148,11 +162,11 @@ class Libvirtd:
         link = self.host.directory / EMULATORS.lstrip('/')
         link.unlink(missing_ok=True)
         link.symlink_to(self.programs)
-        path = EMULATORS + ':/usr/sbin:/usr/bin:/sbin:/bin'
+        program, env = _program()
+        env['PATH'] = EMULATORS + ':/usr/sbin:/usr/bin:/sbin:/bin'
         process = self.host.start(
-            'libvirtd', ['libvirtd', '--listen', '--pid-file',
-                         '/run/libvirt/libvirtd.pid'],
-            env={'PATH': path}, log=self.log)
+            'libvirtd', [*program, '--listen', '--pid-file',
+                         '/run/libvirt/libvirtd.pid'], env=env, log=self.log)
         deadline = time.monotonic() + timeout
         while not self._answers():
             if not process.is_alive() or time.monotonic() > deadline:
@@ -179,3 +193,25 @@ class Libvirtd:
         """End it; guests go on; idempotent."""
         if self.process is not None:
             self.process.end(timeout)
+
+
+def _other_root():
+    """Return the Path of another system's root, None if there is none."""
+    root = os.environ.get('DEDUP_LIBVIRT_ROOT')
+    return pathlib.Path(root) if root else None
+
+
+def _program():
+    """Return (argv, environment) that start libvirtd.
+
+    Programs that it starts, QEMU above all, keep the libraries of this
+    system: the path of the others is an argument, not in the environment.
+    """
+    root = _other_root()
+    if root is None:
+        return ['libvirtd'], {}
+    libraries = root / _LIBRARIES
+    return ([libraries / 'ld-linux-x86-64.so.2', '--library-path', libraries,
+             root / 'usr/sbin/libvirtd'],
+            {name: str(libraries / 'libvirt' / directory)
+             for name, directory in _DRIVERS.items()})
