@@ -9,11 +9,13 @@ SHELL := /bin/bash
 VENV = $$(tools/bootstrap --print-venv)
 RUN = PATH=$(VENV)/bin:$$PATH
 # The environment with a whole OpenStack.
-LAB_VENV = $$(tools/bootstrap lab --print-venv)
+LAB_VENV = $$(tools/bootstrap lab $(NOVA:%=--nova %) --print-venv)
 RUN_LAB = PATH=$(LAB_VENV)/bin:$$PATH
 # A lab that is there has its own, whatever was required since.
 LAB_PYTHON = $$(ls build/lab/python/bin/python 2>/dev/null || \
                 echo $(LAB_VENV)/bin/python)
+# An older release of Nova for a lab, as in: make lab NOVA=33
+NOVA =
 # Options of all lab targets, as in: make lab LAB="--name second"
 LAB =
 
@@ -95,7 +97,8 @@ lab: lab-ready ## Bring up an OpenStack with two compute hosts here
 .PHONY: lab-ready
 lab-ready: env
 	@qemu/build patched >/dev/null & \
-	tools/bootstrap lab && wait $$! || { kill $$! 2>/dev/null; exit 1; }
+	tools/bootstrap lab $(NOVA:%=--nova %) && wait $$! || \
+	{ kill $$! 2>/dev/null; exit 1; }
 
 .PHONY: lab-migrate
 lab-migrate: ## Migrate a guest in it, stock and deduplicated in turn
