@@ -13,7 +13,7 @@ from guests.errors import BuildError
 from guests.errors import run
 
 #: pattern.h, the content of test pages; ports, serial and virtio-serial;
-#: fill, which writes files with that content.
+#: fill, which writes files with that content; age, files of a machine in use.
 SOURCE = Path(__file__).parent / 'src'
 #: The page-cache lister.
 LISTER = Path(__file__).parents[1] / 'lister'
@@ -38,6 +38,10 @@ def compile_fill(out: Path) -> None:
 
 def fill_sources() -> list[Path]:
     return [SOURCE / 'fill.c', SOURCE / 'pattern.h']
+
+
+def age_sources() -> list[Path]:
+    return [SOURCE / name for name in ('age.c', 'age.h', 'pattern.h')]
 
 
 def compile_lister(directory: Path, tools: str = '') -> Path:

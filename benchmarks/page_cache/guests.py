@@ -180,6 +180,9 @@ class DebianGuest(Guest):
             line.TerminalLine(made.console()))
         made.talk.wait_ready(1200)
         made._web = None
+        if workload.rounds:
+            # Whatever the page cache has, some of it has to go each time.
+            made.talk.age(workload.rounds, made.talk.memory()['MemTotal'] // 4)
         if workload.load == 'web':
             made._web = web.WebLoad(instance_network.address(cloud, server))
             made._web.learn()

@@ -40,7 +40,7 @@ LOADS = ('web', 'db')
 #: and writes, and its "select only".
 DB_MODES = ('tpcb', 'select')
 #: What can be read into the page cache and what can be verified.
-CACHED, VERIFIED = ('web', 'db', 'all'), ('files', 'db')
+CACHED, VERIFIED = ('web', 'db', 'all'), ('files', 'db', 'aged')
 #: The web server's files, and bytes of each.
 FILES, FILE_BYTES = 1024, 300 << 10
 #: Seconds until an order is repeated that was not answered.
@@ -186,6 +186,15 @@ class DebianGuest:
         """Write back what is dirty and drop the page cache."""
         self._order('drop', timeout)
 
+    def age(self, rounds, memory, timeout=1800.0):
+        """Use files as a machine in use does, while memory is short.
+
+        :param rounds: times that each file is used, on average
+        :param memory: bytes that a process needs now and then
+        """
+        self._order('age rounds=%d memory=%d' % (rounds, memory >> 20),
+                    timeout)
+
     def start(self, load, rate=0.0, clients=2, mode='tpcb', timeout=120.0):
         """Start a load; one of its kind that runs is ended first.
 
@@ -244,7 +253,8 @@ class DebianGuest:
         :param what: of VERIFIED.  files: each page of the web server's
             files has the content it was made with.  db: the sums over
             accounts, tellers, branches and history agree, and so do the
-            checksums of the pages read; while no load runs
+            checksums of the pages read; while no load runs.  aged: each
+            page of the files that were aged; 0 bytes if none were
         :returns: Verification
         """
         _choice(what, VERIFIED)

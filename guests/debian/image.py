@@ -30,7 +30,8 @@ SEED = 1
 _HERE = Path(__file__).parent
 _PAGES = client.FILE_BYTES // 4096
 #: Sources of the program that takes orders.
-PROGRAM = [*sorted((_HERE / 'src').glob('*.c')), programs.SOURCE / 'ports.c']
+PROGRAM = [*sorted((_HERE / 'src').glob('*.c')), programs.SOURCE / 'age.c',
+           programs.SOURCE / 'ports.c']
 # Emulated processors are slow at what guards real ones: each system call
 # would forget all translations of addresses.  And one that has to wait for a
 # real one loses the timer interrupts that the check waits for.

@@ -19,6 +19,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "age.h"
+
+/* Pages of memory that a process needs now and then: 16 MiB */
+#define PRESSED 4096
+
 static int open_it(const char *path, int flags)
 {
     int fd = open(path, flags);
@@ -91,91 +96,17 @@ static void overwrite(const char *path, long rate)
     }
 }
 
-static const char *name(const char *directory, long number)
+static int age(const char *directory, long files, long kib, long rounds)
 {
-    static char path[256];
+    const struct aged aged = {
+        .directory = directory, .files = files, .pages = kib / 4, .seed = 1,
+    };
+    const char *problem = age_files(&aged, rounds, PRESSED);
 
-    snprintf(path, sizeof(path), "%s/%ld", directory, number);
-    return path;
-}
-
-/* A new file, written in random order, so that its blocks are scattered */
-static void create(const char *path, long pages)
-{
-    static char block[4096];
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
-
-    if (fd < 0) {
-        perror(path);
-        exit(1);
+    if (problem) {
+        fprintf(stderr, "%s\n", problem);
     }
-    for (long i = 0; i < pages; i++) {
-        for (size_t n = 0; n < sizeof(block); n += sizeof(long)) {
-            *(long *)(block + n) = random();
-        }
-        if (pwrite(fd, block, 4096, i * 4096) != 4096) {
-            break;
-        }
-        if (random() % 16 == 0) {
-            fdatasync(fd);
-        }
-    }
-    close(fd);
-}
-
-/* Memory of processes that come and go between the pages of files */
-static void press(long pages)
-{
-    char *p = mmap(NULL, pages * 4096, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    for (long i = 0; p != MAP_FAILED && i < pages; i++) {
-        p[(random() % pages) * 4096] = 1;
-    }
-    if (p != MAP_FAILED) {
-        munmap(p, pages * 4096);
-    }
-}
-
-/* As a machine in use: files and pages of all ages lie side by side. */
-static void age(const char *directory, long files, long kib, long rounds)
-{
-    static char block[8192];
-    long pages = kib / 4;
-
-    srandom(1);
-    for (long i = 0; i < files; i++) {
-        create(name(directory, i), 1 + random() % (2 * pages));
-    }
-    sync();
-    for (long n = 0; n < rounds * files; n++) {
-        long number = random() % files;
-        const char *path = name(directory, number);
-        int fd = open_it(path, O_RDWR);
-        struct stat st;
-
-        fstat(fd, &st);
-        posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
-        for (int i = 0; i < 16 && st.st_size; i++) {
-            off_t at = random() % (st.st_size / 4096) * 4096;
-
-            if (pread(fd, block, 4096 + 4096 * (random() % 2), at) < 4096) {
-                break;
-            }
-            if (i % 8 == 7 && pwrite(fd, block, 4096, at) != 4096) {
-                break;
-            }
-        }
-        close(fd);
-        if (n % 8 == 0) {
-            unlink(path);
-            create(path, 1 + random() % (2 * pages));
-        }
-        if (n % 32 == 0) {
-            press(4096);
-        }
-    }
-    sync();
+    return problem != NULL;
 }
 
 int main(int argc, char **argv)
@@ -200,7 +131,7 @@ int main(int argc, char **argv)
     } else if (!strcmp(what, "write") && argc == 4) {
         overwrite(argv[2], atol(argv[3]));
     } else if (!strcmp(what, "age") && argc == 6) {
-        age(argv[2], atol(argv[3]), atol(argv[4]), atol(argv[5]));
+        return age(argv[2], atol(argv[3]), atol(argv[4]), atol(argv[5]));
     } else {
         return 2;
     }

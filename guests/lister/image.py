@@ -92,7 +92,8 @@ def _helper(directory, machine):
     path = directory / 'helper'
     subprocess.run(
         [machine.tools + 'gcc', '-O1', '-Wall', '-static', '-o', path,
-         pathlib.Path(__file__).parent / 'helper.c'], check=True)
+         '-I', programs.SOURCE, pathlib.Path(__file__).parent / 'helper.c',
+         programs.SOURCE / 'age.c'], check=True)
     return path
 
 
@@ -130,7 +131,8 @@ def guest_image():
     """
     linux = kernel.debian_kernel()
     here = pathlib.Path(__file__)
-    sources = [here, here.parent / 'helper.c', *programs.lister_sources()]
+    sources = [here, here.parent / 'helper.c', *programs.age_sources(),
+               *programs.lister_sources()]
     name = cache.key('lister', str(linux.image), sources)
     place = cache.entry('guest', name, lambda work: _build(linux, work))
     return (place / 'kernel', place / 'initrd',

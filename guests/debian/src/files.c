@@ -2,6 +2,7 @@
 /* The page cache, and the files that are read into it. */
 #define _GNU_SOURCE
 #include "guest.h"
+#include "age.h"
 #include "pattern.h"
 
 #include <fcntl.h>
@@ -14,6 +15,8 @@
 #include <unistd.h>
 
 enum { BUFFER = 1 << 18 };
+/* Of a file that is aged, on average; with 1024 files 192 MiB */
+enum { AGED_PAGES = 48 };
 
 static uint64_t resident(int fd, uint64_t size)
 {
@@ -97,6 +100,16 @@ const char *files_drop(void)
         close(fd);
     }
     return put == 1 ? NULL : "the kernel does not drop its caches";
+}
+
+const char *files_age(unsigned rounds, uint64_t memory_mib)
+{
+    const struct aged aged = {
+        .directory = config.aged, .files = config.count, .pages = AGED_PAGES,
+        .seed = config.seed,
+    };
+
+    return age_files(&aged, rounds, (memory_mib << 20) / PAGE_BYTES);
 }
 
 static uint64_t verify_file(unsigned number, char *error, size_t size)

@@ -9,6 +9,8 @@
  *   stat                   /proc/meminfo, in KiB
  *   warm web|db|all        read the files; cached: bytes of them that are
  *   drop                   write back, drop caches
+ *   age rounds=N memory=MIB        use files as a machine in use does, with
+ *                          processes that need so much memory (age.h)
  *   start web rate= clients=            rate: thousandths of requests a
  *   start db rate= clients= mode=tpcb|select    second; 0: no limit
  *   stop web|db
@@ -17,7 +19,7 @@
  *   window web|db from=MS to=MS         from_ms, to_ms, bytes, requests,
  *                          errors, due, p50_us, p99_us, max_us; so has a
  *                          report
- *   verify files|db        bytes, errors, error
+ *   verify files|db|aged   bytes, errors, error
  *   poweroff
  *
  * Each is answered by {"type":"reply","id":N,"ok":true,...}, or "ok":false
@@ -37,6 +39,7 @@
 struct config {
     const char *files;          /* directory of the web server's files */
     const char *database;       /* PostgreSQL's data directory */
+    const char *aged;           /* directory of the files that are aged */
     unsigned port;              /* the web server's, on the loopback */
     uint64_t seed;
     unsigned count, pages;      /* files, and pages of each */
@@ -94,6 +97,7 @@ bool db_answers(void);
 /* files.c; bytes are returned */
 uint64_t files_warm(bool web, bool db);
 const char *files_drop(void);
+const char *files_age(unsigned rounds, uint64_t memory_mib);
 uint64_t files_verify(uint64_t *errors, char *error, size_t size);
 
 /* query.c: the database's contents */

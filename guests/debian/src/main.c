@@ -11,6 +11,7 @@
 struct config config = {
     .files = "/srv/web",
     .database = "/var/lib/postgresql/main",
+    .aged = "/srv/aged",
     .port = 80,
     .seed = 1,
     .count = 1024,
@@ -43,6 +44,7 @@ int main(int argc, char **argv)
         { "count", required_argument, NULL, 'c' },
         { "port", required_argument, NULL, 'p' },
         { "database", required_argument, NULL, 'd' },
+        { "aged", required_argument, NULL, 'a' },
         { "stdio", no_argument, NULL, 's' },
         { 0 },
     };
@@ -61,6 +63,9 @@ int main(int argc, char **argv)
             break;
         case 'd':
             config.database = optarg;
+            break;
+        case 'a':
+            config.aged = optarg;
             break;
         case 's':
             config.stdio = true;

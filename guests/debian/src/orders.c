@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE
+#include "age.h"
 #include "guest.h"
 
 #include <inttypes.h>
@@ -174,13 +175,14 @@ static void window(const struct order *order, enum load load)
           SUMMARY_OF(from_us, to_us, &summary));
 }
 
-static void verify(const struct order *order, bool db)
+static void verify(const struct order *order,
+                   uint64_t (*what)(uint64_t *errors, char *error,
+                                    size_t size))
 {
     uint64_t bytes, errors = 0;
     char error[200] = "";
 
-    bytes = (db ? query_verify : files_verify)(&errors, error,
-                                               sizeof(error));
+    bytes = what(&errors, error, sizeof(error));
     reply(order, true, "\"ok\":true,\"bytes\":%" PRIu64
           ",\"errors\":%" PRIu64 ",\"error\":\"%s\"", bytes, errors,
           plain(error));
@@ -238,8 +240,15 @@ static void carry_out(struct order *order)
     } else if (is(order, 0, "stop") && (web || db)) {
         (web ? web_stop : db_stop)();
         done(order, NULL);
-    } else if (is(order, 0, "verify") && (db || is(order, 1, "files"))) {
-        verify(order, db);
+    } else if (is(order, 0, "age")) {
+        done(order, files_age(order_option(order, "rounds", 1),
+                              order_option(order, "memory", 0)));
+    } else if (is(order, 0, "verify") && db) {
+        verify(order, query_verify);
+    } else if (is(order, 0, "verify") && is(order, 1, "files")) {
+        verify(order, files_verify);
+    } else if (is(order, 0, "verify") && is(order, 1, "aged")) {
+        verify(order, age_verify);
     } else if (is(order, 0, "poweroff")) {
         power_off(order);
     } else {

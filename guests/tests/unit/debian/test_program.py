@@ -74,7 +74,8 @@ class ProgramTest(base.TestCase):
     def start(self, *options):
         pipe = PipeLine([self.program, '--stdio', '--files', self.files,
                          '--count', str(_FILES),
-                         '--database', self.directory, *options])
+                         '--database', self.directory,
+                         '--aged', self.directory / 'aged', *options])
         self.addCleanup(pipe.close)
         self.pipe = pipe
         return client.DebianGuest(pipe)
@@ -129,6 +130,24 @@ class ProgramTest(base.TestCase):
         (self.files / 'f00001').unlink()
         verified = self.start().verify()
         self.assertEqual((1 + _PAGES, 'f00001, page 0'),
+                         (verified.errors, verified.error))
+
+    def test_files_that_are_aged(self):
+        guest = self.start()
+        self.assertEqual(client.Verification(0, 0), guest.verify('aged'))
+        guest.age(rounds=50, memory=1 << 20)
+        files = sorted((self.directory / 'aged').iterdir())
+        self.assertEqual(_FILES, len(files))
+        self.assertEqual(
+            client.Verification(sum(each.stat().st_size for each in files),
+                                0), guest.verify('aged'))
+        with open(files[1], 'r+b') as file:
+            page = file.read(4096)
+            file.seek(0)
+            file.write(bytes([page[0] ^ 1]))
+        files[2].unlink()
+        verified = guest.verify('aged')
+        self.assertEqual((2, 'aged file 1, page 0'),
                          (verified.errors, verified.error))
 
     def test_a_load_with_a_rate(self):
