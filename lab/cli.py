@@ -33,6 +33,7 @@ from lab import volume_pairs
 from lab import volume_trials
 from lab.hosts import lab as labs
 from lab.services import horizon
+from testkit import releases
 from testkit import results
 from testkit import table
 
@@ -144,7 +145,7 @@ def _parser():
         'upgrade', help='bring up a lab with an older release, and upgrade '
                         'its compute hosts one by one')
     one.add_argument('--from', dest='revision', metavar='REVISION',
-                     default=upgrade.PREVIOUS,
+                     default=releases.PREVIOUS,
                      help='the older release (default: %(default)s)')
     one.add_argument('--quick', action='store_true',
                      help='upgrade one host, and end')

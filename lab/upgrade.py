@@ -29,8 +29,6 @@ from lab import up
 from lab.services import nova
 from lab.services import python
 
-#: What counts as the release before, as long as there is none.
-PREVIOUS = 'f482868'
 REPORT = settings.TOP / 'build' / 'lab-upgrade' / 'report.json'
 NAME = 'upgraded'
 _OLD = 'old'

@@ -23,11 +23,10 @@ from debtool import qemu
 from debtool import repository
 from debtool import services
 from debtool import source
+from testkit import releases
 
 RESULTS = source.TOP / 'build' / 'deb-check'
-#: Its packages are the ones that are upgraded: it has all files of Python
-#: in one package.
-PREVIOUS = 'f9f735c4f3cc44acdd9de07ab70505786a1ba84c'
+#: Of the release before, which has all files of Python in one package.
 OLD = ('python3-nova-dedup-migrate', 'nova-dedup-migrate-agent',
        'page-cache-lister')
 NEW = ('nova-dedup-migrate-controller', 'nova-dedup-migrate-tempest-plugin',
@@ -129,11 +128,12 @@ def previous(suite, log):
 
     :raises chroot.PackagingFailed:
     """
-    place = common.cache_root() / 'deb' / ('%s-%s' % (suite, PREVIOUS[:12]))
+    commit = releases.PREVIOUS[:12]
+    place = common.cache_root() / 'deb' / ('%s-%s' % (suite, commit))
     if not place.exists():
-        common.say('building the packages of %s' % PREVIOUS[:12])
+        common.say('building the packages of %s' % commit)
         with tempfile.TemporaryDirectory() as name:
-            tree = source.ours(Path(name), suite, PREVIOUS)
+            tree = source.ours(Path(name), suite, releases.PREVIOUS)
             with chroot.system(suite, (*build.TOOLS, *build.OURS),
                                log) as system:
                 shutil.copytree(name, system.path('/build'), symlinks=True)
