@@ -25,6 +25,7 @@ import sys
 import time
 
 from benchmarks import options
+from benchmarks import rst
 from benchmarks import run
 from guests.synthetic import channel
 from guests.synthetic import image
@@ -199,15 +200,6 @@ def _judge(into: results.Results, link: str,
                  round(value, 3), '', f'at most {most:g}', value <= most)
 
 
-def _include(lines: list[tuple[str, ...]]) -> str:
-    """The table as reStructuredText."""
-    text = ['.. list-table::', '   :header-rows: 1', '']
-    for line in (_HEAD, *lines):
-        text += [('   * - ' if not at else '     - ') + cell
-                 for at, cell in enumerate(line)]
-    return '\n'.join(text) + '\n'
-
-
 def main(argv=None) -> int:
     parser = argparse.ArgumentParser(
         prog='make bench-postcopy',
@@ -232,7 +224,7 @@ def main(argv=None) -> int:
     print(outcome.text())
     outcome.write(_BUILD / 'report.json')
     if given.publish:
-        _INCLUDE.write_text(_include(lines))
+        _INCLUDE.write_text(rst.list_table(_HEAD, lines))
     print(os.path.relpath(_BUILD / 'report.json'))
     return outcome.status()
 

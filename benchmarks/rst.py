@@ -33,6 +33,15 @@ def simple(header: list[str], rows: list[list[str]]) -> str:
     return '\n'.join([rule, put(header), rule, *map(put, rows), rule])
 
 
+def list_table(header, rows) -> str:
+    """A list table, for cells that a line has no room for."""
+    text = ['.. list-table::', '   :header-rows: 1', '']
+    for row in (header, *rows):
+        text += [('   * - ' if not at else '     - ') + cell
+                 for at, cell in enumerate(row)]
+    return '\n'.join(text) + '\n'
+
+
 def made(report: dict, failed: list[str], more: list[str]) -> str:
     """How and when a report was made.
 

@@ -14,6 +14,7 @@ import shutil
 import sys
 
 from benchmarks import options
+from benchmarks import rst
 from benchmarks import run
 from guests.synthetic import image
 from testkit import qemus
@@ -94,15 +95,6 @@ def judge(into: results.Results, delay: float, result: run.Result,
              f'at least {_RATE:g}', share >= _RATE)
 
 
-def _include(lines: list[tuple[str, ...]]) -> str:
-    """Return the table as reStructuredText."""
-    text = ['.. list-table::', '   :header-rows: 1', '']
-    for each in (_HEAD, *lines):
-        text += [('   * - ' if not at else '     - ') + cell
-                 for at, cell in enumerate(each)]
-    return '\n'.join(text) + '\n'
-
-
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog='make bench-wan',
@@ -125,7 +117,7 @@ def main(argv: list[str] | None = None) -> int:
     print(outcome.text())
     outcome.write(_BUILD / 'report.json')
     if given.publish:
-        _INCLUDE.write_text(_include(lines))
+        _INCLUDE.write_text(rst.list_table(_HEAD, lines))
     print(os.path.relpath(_BUILD / 'report.json'))
     return outcome.status()
 
