@@ -20,9 +20,11 @@ def connect(cloud):
 
     :returns: openstack.connection.Connection
     """
-    if getattr(_local, 'url', None) != cloud.identity:
+    # A lab that is made again has the same address and other passwords.
+    wanted = cloud.identity, cloud.settings.password
+    if getattr(_local, 'cloud', None) != wanted:
         _local.connection = new_connection(cloud)
-        _local.url = cloud.identity
+        _local.cloud = wanted
     return _local.connection
 
 
