@@ -27,7 +27,9 @@ def start(cloud, name, service, module):
         '--socket-timeout', '60', '--chunked-input-timeout', '60',
         '--chunked-input-limit', str(16 << 20), '--http-chunked-input',
         '--add-header', 'Connection: close',
-        '--procname', name, '--disable-logging'])
+        '--procname', name, '--disable-logging'],
+        # uWSGI's threads are native. Nova 2025.2 would patch them otherwise.
+        env={'OS_NOVA_DISABLE_EVENTLET_PATCHING': 'true'})
     cloud.wait(cloud.control, name, lambda: answers(cloud, service), 90)
     return 'answers at %s' % cloud.url(service)
 
