@@ -99,6 +99,7 @@ bool btf_open(struct btf *btf, const uint8_t *data, size_t length,
     if (!header(btf, data, length)) {
         return false;
     }
+    btf->base = NULL;
     btf->next = btf->count = btf->named = 0;
     btf->index = index;
     btf->names = index + btf->types_length / TYPE_LEN + 1;
@@ -123,8 +124,28 @@ static bool extend(struct btf *btf)
     return true;
 }
 
+bool btf_open_module(struct btf *btf, struct btf *base, const uint8_t *data,
+                     size_t length, uint32_t *index)
+{
+    /* Its numbers begin behind the last one of the kernel's. */
+    while (extend(base)) {
+    }
+    if (base->next != base->types_length ||
+        !btf_open(btf, data, length, index)) {
+        return false;
+    }
+    btf->base = base;
+    return true;
+}
+
 static const uint8_t *type_of(struct btf *btf, uint32_t id)
 {
+    if (btf->base) {
+        if (id <= btf->base->count) {
+            return type_of(btf->base, id);
+        }
+        id -= btf->base->count;
+    }
     while (id > btf->count) {
         if (!extend(btf)) {
             return NULL;
@@ -135,6 +156,12 @@ static const uint8_t *type_of(struct btf *btf, uint32_t id)
 
 static bool is_named(struct btf *btf, uint32_t name, const char *wanted)
 {
+    if (btf->base) {
+        if (name < btf->base->strings_length) {
+            return is_named(btf->base, name, wanted);
+        }
+        name -= btf->base->strings_length;
+    }
     return name < btf->strings_length &&
            !strcmp((const char *)btf->strings + name, wanted);
 }
@@ -146,7 +173,7 @@ static const uint8_t *find(struct btf *btf, unsigned kind, const char *name)
 
         while (i == btf->named) {
             if (!extend(btf)) {
-                return NULL;
+                return btf->base ? find(btf->base, kind, name) : NULL;
             }
         }
         type = btf->types + btf->names[i];

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 struct btf {
+    struct btf *base;           /* of a module: the kernel's, else NULL */
     const uint8_t *types, *strings;
     uint32_t types_length, strings_length;
     /* Types up to `next` have been looked at: the first ones often do */
@@ -29,6 +30,10 @@ uint32_t btf_room(const uint8_t *data, size_t length);
 /* `index` has room for 2 * btf_room() + 1 numbers; false: not BTF */
 bool btf_open(struct btf *btf, const uint8_t *data, size_t length,
               uint32_t *index);
+/* That of a module: numbers of types, and offsets of strings, continue those
+ * of the kernel's, which stays open */
+bool btf_open_module(struct btf *btf, struct btf *base, const uint8_t *data,
+                     size_t length, uint32_t *index);
 /* Bytes of a structure, 0: there is none of that name */
 uint32_t btf_size(struct btf *btf, const char *structure);
 /* A member, also of an anonymous part of the structure */

@@ -9,12 +9,22 @@
 struct builder {
     uint8_t types[16384], strings[8192], data[32768];
     uint32_t types_length, strings_length, count, length;
+    uint32_t strings_before;            /* of the BTF that it continues */
 };
 
 static inline void builder_init(struct builder *b)
 {
     memset(b, 0, sizeof(*b));
     b->strings_length = 1;
+}
+
+/* That of a module */
+static inline void builder_continue(struct builder *b,
+                                    const struct builder *base)
+{
+    memset(b, 0, sizeof(*b));
+    b->count = base->count;
+    b->strings_before = base->strings_length;
 }
 
 static inline void put32(struct builder *b, uint32_t value)
@@ -32,7 +42,7 @@ static inline uint32_t name(struct builder *b, const char *text)
     }
     strcpy((char *)b->strings + at, text);
     b->strings_length += strlen(text) + 1;
-    return at;
+    return b->strings_before + at;
 }
 
 /* Returns the type's number; what belongs to it follows with put32(). */

@@ -87,6 +87,85 @@ static void circles(void)
     CHECK(!btf_member(&btf, "page", "x", &m));
 }
 
+static struct builder m;
+static uint32_t module_room[8192];
+
+/* Of a module: a structure with one of the kernel's in it */
+static void build_module(void)
+{
+    uint32_t own;
+
+    build();
+    builder_continue(&m, &b);
+    own = type(&m, B_STRUCT, "own", 2, 24);
+    member_of(&m, "key", 1, 0);
+    member_of(&m, "id", 2, 16);
+    type(&m, B_STRUCT, "outer", 3, 120);
+    member_of(&m, "page", 5, 8);
+    member_of(&m, "own", own, 72);
+    /* Without a name: their members count as the structure's. */
+    member_of(&m, NULL, own, 96);
+    finish(&m);
+}
+
+static bool opened_module(struct btf *btf, struct btf *base,
+                          const uint8_t *data, size_t length)
+{
+    return opened(base) && btf_room(data, length) <= 4000 &&
+           btf_open_module(btf, base, data, length, module_room);
+}
+
+static void modules(void)
+{
+    struct btf_member found;
+    struct btf base, btf;
+    int32_t value;
+
+    build_module();
+    CHECK(opened_module(&btf, &base, m.data, m.length));
+    CHECK(btf_size(&btf, "own") == 24 && btf_size(&btf, "outer") == 120);
+    CHECK(btf_member(&btf, "outer", "page", &found) && found.offset == 8 &&
+          found.size == 64);
+    CHECK(btf_member(&btf, "outer", "own", &found) && found.offset == 72 &&
+          found.size == 24);
+    CHECK(btf_member(&btf, "outer", "id", &found) && found.offset == 112 &&
+          found.size == 8);
+    /* What only the kernel has */
+    CHECK(btf_member(&btf, "page", "mapping", &found) && found.offset == 24);
+    CHECK(btf_constant(&btf, "pageflags", "PG_dirty", &value) && value == 4);
+    CHECK(!btf_size(&btf, "none") && !btf_size(&base, "own"));
+}
+
+static void malformed_modules(void)
+{
+    static uint8_t copy[sizeof(m.data)], kernel[sizeof(b.data)];
+    struct btf_member found;
+    struct btf base, btf;
+
+    build_module();
+    memcpy(kernel, b.data, sizeof(kernel));
+    for (uint32_t cut = 0; cut < m.length; cut++) {
+        CHECK(!opened_module(&btf, &base, m.data, cut));
+    }
+    for (int round = 0; round < 20000; round++) {
+        memcpy(copy, m.data, m.length);
+        memcpy(b.data, kernel, sizeof(kernel));
+        for (uint64_t n = below(4) + 1; n; n--) {
+            if (below(2)) {
+                copy[below(m.length)] = rnd();
+            } else {
+                b.data[below(b.length)] = rnd();
+            }
+        }
+        if (opened_module(&btf, &base, copy, m.length)) {
+            btf_size(&btf, "own");
+            btf_member(&btf, "outer", "page", &found);
+            btf_member(&btf, "outer", "id", &found);
+            btf_member(&btf, "outer", "none", &found);
+        }
+    }
+}
+
 static void look(void)
 {
     struct btf_member m;
@@ -133,5 +212,7 @@ int main(void)
     RUN(constants);
     RUN(circles);
     RUN(malformed);
+    RUN(modules);
+    RUN(malformed_modules);
     return test_status;
 }
