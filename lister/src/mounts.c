@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 bool mounts_can_map(const char *type)
@@ -52,19 +50,26 @@ bool mounts_parse(const char *line, struct mount *mount, char *where)
 
     mount->fd = -1;
     return type && sscanf(type, " - %31s", mount->type) == 1 &&
-           sscanf(line, "%*d %*d %u:%u %*s %n%*s%n", &mount->major,
-                  &mount->minor, &start, &end) == 2 && end > start &&
+           sscanf(line, "%d %*d %u:%u %*s %n%*s%n", &mount->id,
+                  &mount->major, &mount->minor, &start, &end) == 3 &&
+           end > start &&
            line + end <= type && unescape(where, line + start, end - start);
 }
 
 static int open_root(const struct mount *mount, const char *where)
 {
     int fd = open(where, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
-    struct stat st;
+    union {
+        struct file_handle handle;
+        char room[sizeof(struct file_handle) + MAX_HANDLE_SZ];
+    } u;
+    int id;
 
-    /* Something else may be mounted over it. */
-    if (fd >= 0 && (fstat(fd, &st) || major(st.st_dev) != mount->major ||
-                    minor(st.st_dev) != mount->minor)) {
+    u.handle.handle_bytes = MAX_HANDLE_SZ;
+    /* Something else may be mounted over it.  The device of stat() does not
+     * show that: on btrfs it is the subvolume's, not the file system's. */
+    if (fd >= 0 && (name_to_handle_at(fd, "", &u.handle, &id,
+                                      AT_EMPTY_PATH) || id != mount->id)) {
         close(fd);
         fd = -1;
     }

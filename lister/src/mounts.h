@@ -13,7 +13,8 @@
 #define MOUNTS_MAX 256
 
 struct mount {
-    unsigned major, minor;      /* st_dev of what is in it */
+    int id;
+    unsigned major, minor;      /* of the file system */
     int fd;                     /* its root, a directory; -1: none */
     char type[32];
 };

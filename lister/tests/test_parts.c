@@ -20,7 +20,7 @@ static void mountinfo(void)
 
     CHECK(mounts_parse("36 35 254:17 / /mnt/my\\040disk rw,noatime "
                        "master:1 - ext4 /dev/vdb1 rw\n", &m, where));
-    CHECK(m.major == 254 && m.minor == 17 && !strcmp(m.type, "ext4") &&
+    CHECK(m.id == 36 && m.major == 254 && m.minor == 17 && !strcmp(m.type, "ext4") &&
           !strcmp(where, "/mnt/my disk"));
     CHECK(mounts_parse("1 1 0:2 / / rw - rootfs rootfs rw", &m, where));
     CHECK(!strcmp(where, "/") && !mounts_can_map(m.type));
