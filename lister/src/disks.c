@@ -37,8 +37,8 @@ const struct disks_device *disks_device(const struct disks *d,
     return find(d, major, minor);
 }
 
-static void refuse(struct disks_device *v, enum listing_reason reason,
-                   const char *why)
+void disks_refuse(struct disks_device *v, enum listing_reason reason,
+                  const char *why)
 {
     v->reason = reason;
     /* A device upon itself has the reason already. */
@@ -52,6 +52,14 @@ static void refuse(struct disks_device *v, enum listing_reason reason,
 static bool add_piece(struct disks *d, struct disks_device *v,
                       const struct disks_piece *piece)
 {
+    struct disks_piece *last = v->count ? &d->piece[d->pieces - 1] : NULL;
+
+    if (last && last->disk == piece->disk &&
+        last->start + last->length == piece->start &&
+        last->offset + last->length == piece->offset) {
+        last->length += piece->length;
+        return true;
+    }
     if (d->pieces == DISKS_MAX_PIECES) {
         return false;
     }
@@ -60,10 +68,9 @@ static bool add_piece(struct disks *d, struct disks_device *v,
     return true;
 }
 
-/* [offset, offset + length) of `below` is [start, ...) of `v`. */
-static bool add_part(struct disks *d, struct disks_device *v, uint64_t start,
-                     uint64_t length, const struct disks_device *below,
-                     uint64_t offset)
+bool disks_add_part(struct disks *d, struct disks_device *v, uint64_t start,
+                    uint64_t length, const struct disks_device *below,
+                    uint64_t offset)
 {
     while (length) {
         struct disks_piece piece = { .start = start };
@@ -88,12 +95,12 @@ static void resolve_mapped(struct disks *d, struct disks_device *v, int depth)
     int count;
 
     if (!targets) {
-        refuse(v, LISTING_WHY_LIMIT, "no memory");
+        disks_refuse(v, LISTING_WHY_LIMIT, "no memory");
         return;
     }
     count = mapper_table(v->major, v->minor, targets, why);
     if (count <= 0) {
-        refuse(v, strstr(why, "crypt") ? LISTING_WHY_ENCRYPTED :
+        disks_refuse(v, strstr(why, "crypt") ? LISTING_WHY_ENCRYPTED :
                LISTING_WHY_DEVICE, why);
     }
     /* What is below first: the pieces of a device lie together. */
@@ -102,12 +109,12 @@ static void resolve_mapped(struct disks *d, struct disks_device *v, int depth)
                                           targets[i].minor);
 
         if (!below) {
-            refuse(v, LISTING_WHY_DEVICE, "device below it is not known");
+            disks_refuse(v, LISTING_WHY_DEVICE, "device below it is not known");
             count = -1;
         } else {
             resolve(d, below, depth + 1);
             if (!below->count) {
-                refuse(v, below->reason, below->why);
+                disks_refuse(v, below->reason, below->why);
                 count = -1;
             }
         }
@@ -118,9 +125,9 @@ static void resolve_mapped(struct disks *d, struct disks_device *v, int depth)
 
         if (t->start > INT64_MAX / SECTOR || t->length > INT64_MAX / SECTOR ||
             t->offset > INT64_MAX / SECTOR ||
-            !add_part(d, v, t->start * SECTOR, t->length * SECTOR,
+            !disks_add_part(d, v, t->start * SECTOR, t->length * SECTOR,
                       find(d, t->major, t->minor), t->offset * SECTOR)) {
-            refuse(v, LISTING_WHY_DEVICE, "device mapper table that does "
+            disks_refuse(v, LISTING_WHY_DEVICE, "device mapper table that does "
                    "not fit the devices below");
             d->pieces = v->first;
             break;
@@ -143,17 +150,17 @@ static void resolve_partition(struct disks *d, struct disks_device *v,
                     v->major, v->minor) ||
         sscanf(text, "%u:%u", &major, &minor) != 2 ||
         !(whole = find(d, major, minor)) || start > INT64_MAX / SECTOR) {
-        refuse(v, LISTING_WHY_DEVICE, "partition of an unknown disk");
+        disks_refuse(v, LISTING_WHY_DEVICE, "partition of an unknown disk");
         return;
     }
     resolve(d, whole, depth + 1);
     if (!whole->count) {
-        refuse(v, whole->reason, whole->why);
+        disks_refuse(v, whole->reason, whole->why);
         return;
     }
     v->first = d->pieces;
-    if (!add_part(d, v, 0, v->size, whole, start * SECTOR)) {
-        refuse(v, LISTING_WHY_DEVICE, "partition beyond its disk");
+    if (!disks_add_part(d, v, 0, v->size, whole, start * SECTOR)) {
+        disks_refuse(v, LISTING_WHY_DEVICE, "partition beyond its disk");
         d->pieces = v->first;
     }
 }
@@ -165,22 +172,22 @@ static void resolve_mirror(struct disks *d, struct disks_device *v, int depth)
     char why[MIRROR_WHY];
 
     if (!mirror_member(v->major, v->minor, &member, why)) {
-        refuse(v, LISTING_WHY_DEVICE, why);
+        disks_refuse(v, LISTING_WHY_DEVICE, why);
         return;
     }
     below = find(d, member.major, member.minor);
     if (!below) {
-        refuse(v, LISTING_WHY_DEVICE, "software RAID on an unknown device");
+        disks_refuse(v, LISTING_WHY_DEVICE, "software RAID on an unknown device");
         return;
     }
     resolve(d, below, depth + 1);
     if (!below->count) {
-        refuse(v, below->reason, below->why);
+        disks_refuse(v, below->reason, below->why);
         return;
     }
     v->first = d->pieces;
-    if (!add_part(d, v, 0, v->size, below, member.offset)) {
-        refuse(v, LISTING_WHY_DEVICE, "software RAID beyond its member");
+    if (!disks_add_part(d, v, 0, v->size, below, member.offset)) {
+        disks_refuse(v, LISTING_WHY_DEVICE, "software RAID beyond its member");
         d->pieces = v->first;
     }
 }
@@ -193,14 +200,14 @@ static void resolve_disk(struct disks *d, struct disks_device *v)
     const char *why;
 
     if (d->disks == LISTING_MAX_DISKS) {
-        refuse(v, LISTING_WHY_LIMIT, "more disks than a listing holds");
+        disks_refuse(v, LISTING_WHY_LIMIT, "more disks than a listing holds");
         return;
     }
     memset(disk, 0, sizeof(*disk));
     why = identity_read(disk, v->major, v->minor, &reason);
     disk->size = v->size;
     if (why) {
-        refuse(v, reason, why);
+        disks_refuse(v, reason, why);
         return;
     }
     v->first = d->pieces;
@@ -217,13 +224,13 @@ static void resolve(struct disks *d, struct disks_device *v, int depth)
         return;
     }
     if (v->busy || depth > MAX_DEPTH) {
-        refuse(v, LISTING_WHY_DEVICE, "devices upon each other");
+        disks_refuse(v, LISTING_WHY_DEVICE, "devices upon each other");
         return;
     }
     v->busy = true;
     snprintf(base, sizeof(base), "/sys/dev/block/%u:%u", v->major, v->minor);
     if (!v->size) {
-        refuse(v, LISTING_WHY_DEVICE, "device without a size");
+        disks_refuse(v, LISTING_WHY_DEVICE, "device without a size");
     } else if (sysfs_exists("%s/partition", base)) {
         resolve_partition(d, v, depth);
     } else if (sysfs_exists("%s/dm", base)) {
@@ -231,33 +238,49 @@ static void resolve(struct disks *d, struct disks_device *v, int depth)
     } else if (sysfs_exists("%s/md", base)) {
         resolve_mirror(d, v, depth);
     } else if (sysfs_exists("%s/loop", base)) {
-        refuse(v, LISTING_WHY_DEVICE, "loop device");
+        disks_refuse(v, LISTING_WHY_DEVICE, "loop device");
     } else if (sysfs_exists("%s/bcache", base)) {
-        refuse(v, LISTING_WHY_DEVICE, "bcache");
+        disks_refuse(v, LISTING_WHY_DEVICE, "bcache");
     } else {
         resolve_disk(d, v);
     }
     v->resolved = true;
 }
 
-static void add_device(struct disks *d, const char *name)
+struct disks_device *disks_add(struct disks *d, unsigned major,
+                               unsigned minor, const char *name)
 {
     struct disks_device *v = &d->device[d->devices];
-    uint64_t sectors;
-    char text[32];
 
-    if (name[0] == '.' || d->devices == DISKS_MAX_DEVICES ||
-        !sysfs_text(text, sizeof(text), "/sys/class/block/%s/dev", name) ||
-        sscanf(text, "%u:%u", &v->major, &v->minor) != 2) {
-        return;
+    if (d->devices == DISKS_MAX_DEVICES) {
+        return NULL;
     }
-    if (sysfs_number(&sectors, "/sys/class/block/%s/size", name) &&
-        sectors <= INT64_MAX / SECTOR) {
-        v->size = sectors * SECTOR;
-    }
+    *v = (struct disks_device) {
+        .major = major, .minor = minor, .first = d->pieces,
+    };
     snprintf(v->name, sizeof(v->name), "%.32s", name);
     listing_clean(v->name);
     d->devices++;
+    return v;
+}
+
+static void add_device(struct disks *d, const char *name)
+{
+    struct disks_device *v;
+    unsigned major, minor;
+    uint64_t sectors;
+    char text[32];
+
+    if (name[0] == '.' ||
+        !sysfs_text(text, sizeof(text), "/sys/class/block/%s/dev", name) ||
+        sscanf(text, "%u:%u", &major, &minor) != 2) {
+        return;
+    }
+    v = disks_add(d, major, minor, name);
+    if (v && sysfs_number(&sectors, "/sys/class/block/%s/size", name) &&
+        sectors <= INT64_MAX / SECTOR) {
+        v->size = sectors * SECTOR;
+    }
 }
 
 void disks_find(struct disks *d)
@@ -286,16 +309,24 @@ uint64_t disks_place(const struct disks *d, const struct disks_device *device,
                      uint64_t offset, uint64_t length, uint32_t *disk,
                      uint64_t *at)
 {
-    for (uint32_t i = 0; i < device->count; i++) {
-        const struct disks_piece *p = &d->piece[device->first + i];
-        uint64_t inside = offset - p->start;
+    const struct disks_piece *p = &d->piece[device->first];
+    uint32_t low = 0, high = device->count;
 
-        if (offset >= p->start && inside < p->length) {
-            *disk = p->disk;
-            *at = p->offset + inside;
-            return length < p->length - inside ? length :
-                   p->length - inside;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+
+        if (p[middle].start > offset) {
+            high = middle;
+        } else {
+            low = middle + 1;
         }
     }
-    return 0;
+    if (!low || offset - p[low - 1].start >= p[low - 1].length) {
+        return 0;
+    }
+    p += low - 1;
+    *disk = p->disk;
+    *at = p->offset + (offset - p->start);
+    return length < p->length - (offset - p->start) ? length :
+           p->length - (offset - p->start);
 }

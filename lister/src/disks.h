@@ -5,7 +5,8 @@
  * A device is a list of pieces, each a part of a disk: a disk is one piece
  * of itself, a partition one of its disk, a linear device of the device
  * mapper (LVM) one for each of its segments and of what is below, a RAID1
- * of md part of one of its members.  All is found before privileges are dropped, from sysfs and the device mapper.
+ * of md part of one of its members.  All is found before privileges are
+ * dropped, from sysfs and the device mapper.
  */
 #ifndef DISKS_H
 #define DISKS_H
@@ -28,7 +29,8 @@ struct disks_piece {
 struct disks_device {
     unsigned major, minor;
     bool resolved, busy;
-    uint32_t first, count;              /* in pieces; none: see why */
+    uint32_t first, count;              /* in pieces, which ascend by start;
+                                         * none: see why */
     uint64_t size;                      /* bytes */
     enum listing_reason reason;
     char name[LISTING_NAME_LEN + 1];
@@ -54,5 +56,18 @@ uint64_t disks_place(const struct disks *d, const struct disks_device *device,
                      uint64_t offset, uint64_t length, uint32_t *disk,
                      uint64_t *at);
 
+/* One more device, without pieces; NULL: no room */
+struct disks_device *disks_add(struct disks *d, unsigned major,
+                               unsigned minor, const char *name);
+/*
+ * [offset, offset + length) of `below` is [start, ...) of `v`, the device
+ * added last.  False: `below` does not have that, or no room.
+ */
+bool disks_add_part(struct disks *d, struct disks_device *v, uint64_t start,
+                    uint64_t length, const struct disks_device *below,
+                    uint64_t offset);
+/* The device has no pieces, and why */
+void disks_refuse(struct disks_device *v, enum listing_reason reason,
+                  const char *why);
 
 #endif
