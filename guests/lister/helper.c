@@ -7,6 +7,8 @@
  *   helper read FILE FROM BYTES    reads a part into the cache
  *   helper scatter FILE N    reads every Nth page, without read-ahead
  *   helper write FILE RATE   overwrites random pages, RATE a second
+ *   helper subvolume DIR NAME    makes an empty one, of btrfs
+ *   helper snapshot OF DIR NAME  makes one that can be written to
  *   helper age DIR FILES KIB ROUNDS    creates, deletes, rewrites and reads
  *                            parts of files at random, short of memory
  */
@@ -15,9 +17,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <linux/btrfs.h>
 
 #include "age.h"
 
@@ -96,6 +100,23 @@ static void overwrite(const char *path, long rate)
     }
 }
 
+/* of: NULL for an empty one */
+static int subvolume(const char *of, const char *directory, const char *name)
+{
+    struct btrfs_ioctl_vol_args args = {
+        .fd = of ? open_it(of, O_RDONLY) : 0,
+    };
+    int fd = open_it(directory, O_RDONLY);
+
+    snprintf(args.name, sizeof(args.name), "%s", name);
+    if (ioctl(fd, of ? BTRFS_IOC_SNAP_CREATE : BTRFS_IOC_SUBVOL_CREATE,
+              &args)) {
+        perror(name);
+        return 1;
+    }
+    return 0;
+}
+
 static int age(const char *directory, long files, long kib, long rounds)
 {
     const struct aged aged = {
@@ -130,6 +151,10 @@ int main(int argc, char **argv)
         scatter(argv[2], atol(argv[3]));
     } else if (!strcmp(what, "write") && argc == 4) {
         overwrite(argv[2], atol(argv[3]));
+    } else if (!strcmp(what, "subvolume") && argc == 4) {
+        return subvolume(NULL, argv[2], argv[3]);
+    } else if (!strcmp(what, "snapshot") && argc == 5) {
+        return subvolume(argv[2], argv[3], argv[4]);
     } else if (!strcmp(what, "age") && argc == 6) {
         return age(argv[2], atol(argv[3]), atol(argv[4]), atol(argv[5]));
     } else {

@@ -5,8 +5,9 @@
  * A device is a list of pieces, each a part of a disk: a disk is one piece
  * of itself, a partition one of its disk, a linear device of the device
  * mapper (LVM) one for each of its segments and of what is below, a RAID1
- * of md part of one of its members.  All is found before privileges are
- * dropped, from sysfs and the device mapper.
+ * of md part of one of its members.  btrfs counts as a device as well, whose
+ * bytes are those at its logical addresses (btrfs.h).  All is found before
+ * privileges are dropped, from sysfs and the device mapper.
  */
 #ifndef DISKS_H
 #define DISKS_H
@@ -32,6 +33,8 @@ struct disks_device {
     uint32_t first, count;              /* in pieces, which ascend by start;
                                          * none: see why */
     uint64_t size;                      /* bytes */
+    uint32_t block;                     /* of trees of btrfs, bytes; 0: they
+                                         * cannot be mapped */
     enum listing_reason reason;
     char name[LISTING_NAME_LEN + 1];
     char why[96];

@@ -139,34 +139,130 @@ const char *kernel_parse_layout(struct kernel_layout *layout,
     return why;
 }
 
-static const char *read_layout(struct kernel_layout *layout, struct budget *b)
+static const char *btrfs_layout(struct kernel_layout *l, struct btf *btf)
 {
-    int fd = open("/sys/kernel/btf/vmlinux", O_RDONLY | O_CLOEXEC);
+    struct btf_member inode, root, key, id;
+
+    if (!btf_member(btf, "btrfs_inode", "vfs_inode", &inode) ||
+        !btf_member(btf, "btrfs_inode", "root", &root) ||
+        !btf_member(btf, "btrfs_root", "root_key", &key) ||
+        !btf_member(btf, "btrfs_key", "objectid", &id)) {
+        return "the kernel has no BTF of btrfs";
+    }
+    if (inode.size != l->inode_size || root.size != sizeof(uint64_t) ||
+        id.size != sizeof(uint64_t) ||
+        (uint64_t)inode.offset + l->inode_size >
+            btf_size(btf, "btrfs_inode") ||
+        (uint64_t)root.offset + 8 > btf_size(btf, "btrfs_inode") ||
+        (uint64_t)key.offset + id.offset + 8 > btf_size(btf, "btrfs_root")) {
+        return "BTF shows unknown structures of btrfs";
+    }
+    l->btrfs_inode = inode.offset;
+    l->btrfs_root = root.offset;
+    l->btrfs_root_id = key.offset + id.offset;
+    return NULL;
+}
+
+const char *kernel_parse_btrfs(struct kernel_layout *layout,
+                               const uint8_t *data, size_t length,
+                               const uint8_t *module, size_t module_length,
+                               struct budget *b)
+{
+    size_t room = btf_room(data, length);
+    size_t more = module ? btf_room(module, module_length) : 0;
+    size_t bytes = (2 * room + 1 + 2 * more + 1) * sizeof(uint32_t);
+    const char *why = "BTF of btrfs cannot be read";
+    struct btf kernel, btrfs;
+    uint32_t *index;
+
+    if (!room || (module && !more)) {
+        return why;
+    }
+    /* Too little memory for btrfs is enough for others. */
+    index = bytes <= budget_left(b) ? budget_alloc(b, bytes) : NULL;
+    if (!index) {
+        return NO_MEMORY;
+    }
+    if (btf_open(&kernel, data, length, index)) {
+        if (!module) {
+            why = btrfs_layout(layout, &kernel);
+        } else if (btf_open_module(&btrfs, &kernel, module, module_length,
+                                   index + 2 * room + 1)) {
+            why = btrfs_layout(layout, &btrfs);
+        }
+    }
+    budget_free(b, index, bytes);
+    return why;
+}
+
+/* NULL: see `why` */
+static uint8_t *read_btf(const char *path, size_t *length, struct budget *b,
+                         const char **why)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     off_t size = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
-    const char *why = "BTF cannot be read";
     uint8_t *data = NULL;
     off_t at = 0;
 
     if (fd < 0) {
-        return "the kernel has no BTF";
+        *why = "the kernel has no BTF";
+        return NULL;
     }
+    *why = "BTF cannot be read";
     if (size > 0 && size <= (off_t)MAX_BTF) {
-        data = budget_alloc(b, size);
-        why = data ? why : NO_MEMORY;
+        data = (size_t)size <= budget_left(b) ? budget_alloc(b, size) : NULL;
+        *why = data ? *why : NO_MEMORY;
     }
     while (data && at < size) {
         ssize_t got = pread(fd, data + at, size - at, at);
 
         if (got <= 0) {
-            break;
+            budget_free(b, data, size);
+            data = NULL;
         }
         at += got;
     }
-    if (data && at == size) {
-        why = kernel_parse_layout(layout, data, size, b);
-    }
-    budget_free(b, data, size);
     close(fd);
+    *length = size;
+    return data;
+}
+
+static const char *read_btrfs(struct kernel *k, const uint8_t *data,
+                              size_t length, struct budget *b)
+{
+    static const char path[] = "/sys/kernel/btf/btrfs";
+    size_t module_length = 0;
+    uint8_t *module = NULL;
+    const char *why = NULL;
+
+    /* Not there if btrfs is no module, or modules have no BTF (5.10) */
+    if (!access(path, F_OK)) {
+        module = read_btf(path, &module_length, b, &why);
+        if (!module) {
+            return why;
+        }
+    }
+    why = kernel_parse_btrfs(&k->layout, data, length, module, module_length,
+                             b);
+    budget_free(b, module, module_length);
+    return why;
+}
+
+static const char *read_layout(struct kernel *k, bool btrfs, struct budget *b)
+{
+    const char *why;
+    size_t length;
+    uint8_t *data = read_btf("/sys/kernel/btf/vmlinux", &length, b, &why);
+
+    if (!data) {
+        return why;
+    }
+    why = kernel_parse_layout(&k->layout, data, length, b);
+    k->no_btrfs = "not asked for";
+    if (!why && btrfs) {
+        k->no_btrfs = read_btrfs(k, data, length, b);
+    }
+    budget_free(b, data, length);
     return why;
 }
 
@@ -353,7 +449,7 @@ static const char *read_segments(struct kernel *k, struct budget *b)
     return why;
 }
 
-const char *kernel_open(struct kernel *k, struct budget *b)
+const char *kernel_open(struct kernel *k, bool btrfs, struct budget *b)
 {
     const char *why;
 
@@ -362,7 +458,7 @@ const char *kernel_open(struct kernel *k, struct budget *b)
         return errno == ENOENT ? "the kernel has no /proc/kcore" :
                "/proc/kcore cannot be opened (lockdown, or not root)";
     }
-    why = read_layout(&k->layout, b);
+    why = read_layout(k, btrfs, b);
     if (!why) {
         why = read_segments(k, b);
     }
@@ -414,6 +510,15 @@ bool kernel_read(const struct kernel *k, uint64_t address, void *into,
     }
     return s && pread(k->fd, into, length,
                       s->offset + (address - s->address)) == (ssize_t)length;
+}
+
+bool kernel_read_physical(const struct kernel *k, uint64_t address,
+                          void *into, size_t length)
+{
+    /* The same distance for all of it, see direct_map() */
+    return k->ram_count &&
+           kernel_read(k, k->ram[0].address - k->ram[0].physical + address,
+                       into, length);
 }
 
 uint64_t kernel_folio(const struct kernel *k, uint64_t page, uint64_t head)

@@ -33,6 +33,8 @@ struct kernel_layout {
     uint64_t uptodate, dirty, writeback, not_file;  /* masks of page flags */
     uint64_t has_private;
     uint64_t buffer_uptodate, buffer_changed;       /* of buffer heads */
+    uint32_t btrfs_inode, btrfs_root;   /* in struct btrfs_inode */
+    uint32_t btrfs_root_id;             /* in struct btrfs_root */
 };
 
 struct kernel {
@@ -42,14 +44,19 @@ struct kernel {
     struct kernel_segment other[KERNEL_MAX_SEGMENTS];
     uint64_t pages;             /* address of the page structure of page 0 */
     struct kernel_layout layout;
+    const char *no_btrfs;       /* why inodes of btrfs cannot be told */
 };
 
-/* NULL when all is well, else in a few words why this cannot be used */
-const char *kernel_open(struct kernel *k, struct budget *b);
+/* NULL when all is well, else in a few words why this cannot be used.
+ * `btrfs`: its inodes are wanted as well */
+const char *kernel_open(struct kernel *k, bool btrfs, struct budget *b);
 void kernel_close(struct kernel *k);
 /* False: not all of it could be read */
 bool kernel_read(const struct kernel *k, uint64_t address, void *into,
                  size_t length);
+/* By guest-physical address */
+bool kernel_read_physical(const struct kernel *k, uint64_t address,
+                          void *into, size_t length);
 /*
  * The address of the head of a folio, for the page structure at `page` whose
  * member page_head (compound_head, compound_info) is `head`; `page` itself
@@ -63,6 +70,12 @@ uint64_t kernel_folio(const struct kernel *k, uint64_t page, uint64_t head);
 const char *kernel_parse_layout(struct kernel_layout *layout,
                                 const uint8_t *btf, size_t length,
                                 struct budget *b);
+/* `module`: BTF of the module btrfs; NULL: there is none, btrfs may be in the
+ * kernel itself */
+const char *kernel_parse_btrfs(struct kernel_layout *layout,
+                               const uint8_t *btf, size_t length,
+                               const uint8_t *module, size_t module_length,
+                               struct budget *b);
 /* The program headers of /proc/kcore, whole */
 const char *kernel_parse_segments(struct kernel *k, const uint8_t *headers,
                                   size_t size, unsigned count,

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "btrfs.h"
 #include "disks.h"
 #include "kernel.h"
 #include "listing.h"
@@ -89,9 +90,9 @@ static void list_pages(struct budget *b)
 
 /* Opens what the listing needs. NULL, or why there will be none */
 static const char *prepare(const struct lister_options *options,
-                           struct budget *b)
+                           bool btrfs, struct budget *b)
 {
-    const char *why = kernel_open(&kernel, b);
+    const char *why = kernel_open(&kernel, btrfs, b);
 
     if (!why) {
         why = make_tables(b, &kernel, options->runs);
@@ -111,6 +112,7 @@ int lister_run(int fd, const struct lister_options *options)
         .read_limit = (uint64_t)options->read_kib << 10,
     };
     const char *why;
+    bool btrfs;
     struct rusage usage;
 
     budget_start(&budget);
@@ -118,10 +120,11 @@ int lister_run(int fd, const struct lister_options *options)
                   options->nonce, options->compact);
     disks_find(&disks);
     mounts_find(&mounts);
+    btrfs = btrfs_find(&disks, &mounts);
     for (uint32_t i = 0; i < disks.disks; i++) {
         listing_put_disk(&listing, &disks.disk[i]);
     }
-    why = prepare(options, &budget);
+    why = prepare(options, btrfs, &budget);
     if (!why && !options->keep_privileges) {
         why = privileges_drop();
     }

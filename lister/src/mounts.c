@@ -11,7 +11,8 @@
 
 bool mounts_can_map(const char *type)
 {
-    static const char *const types[] = { "ext4", "ext3", "ext2", "xfs" };
+    static const char *const types[] = { "ext4", "ext3", "ext2", "xfs",
+                                         "btrfs" };
 
     for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
         if (!strcmp(type, types[i])) {

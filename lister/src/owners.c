@@ -8,6 +8,8 @@
 /* The kernel's own dev_t: 12 bits of major, 20 of minor */
 #define KERNEL_MAJOR(d) ((d) >> 20)
 #define KERNEL_MINOR(d) ((d) & 0xfffff)
+/* Of the inode whose pages are the blocks of btrfs's trees */
+#define BTRFS_TREE_INODE 1
 
 bool owners_init(struct owners *o, struct budget *b, size_t bytes)
 {
@@ -72,6 +74,17 @@ static bool super(struct owners *o, const struct kernel *k, uint64_t address,
     return true;
 }
 
+/* The number of the subvolume of an inode of btrfs, 0: it cannot be read.
+ * struct btrfs_inode is around the inode. */
+static uint64_t subvolume(const struct kernel *k, uint64_t inode)
+{
+    const struct kernel_layout *l = &k->layout;
+    uint64_t root, id;
+
+    return kernel_read(k, inode - l->btrfs_inode + l->btrfs_root, &root, 8) &&
+           kernel_read(k, root + l->btrfs_root_id, &id, 8) ? id : 0;
+}
+
 /* Leaves the kind OWNER_INVALID unless all is as it must be */
 static void load(struct owners *o, const struct kernel *k,
                  struct owner *owner)
@@ -98,9 +111,15 @@ static void load(struct owners *o, const struct kernel *k,
             owner->kind = OWNER_DEVICE;
             device = special;
         }
+    } else if (owner->magic == MAGIC_BTRFS && !mode) {
+        owner->kind = owner->ino == BTRFS_TREE_INODE ? OWNER_TREE :
+                      OWNER_NO_DISK;
     } else {
         bool network;
 
+        if (owner->magic == MAGIC_BTRFS && !k->no_btrfs) {
+            owner->root = subvolume(k, address);
+        }
         /* Without a device: of the kinds that are known, some have one.
          * Without a mode: what a file system keeps in memory only. */
         owner->kind = mode && (KERNEL_MAJOR(device) ||
@@ -165,7 +184,7 @@ const char *owner_file_system(uint64_t magic, bool *network)
     } known[] = {
         { MAGIC_EXT, "ext4", false },
         { MAGIC_XFS, "xfs", false },
-        { 0x9123683e, "btrfs", false },
+        { MAGIC_BTRFS, "btrfs", false },
         { 0xca451a4e, "bcachefs", false },
         { 0xf2f52010, "f2fs", false },
         { 0x2fc12fc1, "zfs", false },

@@ -19,10 +19,12 @@ enum owner_kind {
     OWNER_NO_DISK,              /* tmpfs and the like */
     OWNER_FILE,
     OWNER_DEVICE,               /* a block device's own cache */
+    OWNER_TREE,                 /* btrfs's own, by logical addresses */
 };
 
 struct owner {
     uint64_t mapping, ino;
+    uint64_t root;              /* btrfs: of the subvolume; 0: not known */
     uint64_t magic;             /* of the file system */
     uint32_t generation;
     uint32_t first, runs;       /* in the order of scan.h */
@@ -55,6 +57,7 @@ uint32_t owners_add(struct owners *o, const struct owner *owner);
 
 #define MAGIC_EXT   0xef53
 #define MAGIC_XFS   0x58465342
+#define MAGIC_BTRFS 0x9123683e
 #define MAGIC_BDEV  0x62646576
 /* What a file system is called; NULL: one that has no data on disks, or
  * nobody knows it */

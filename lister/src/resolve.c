@@ -13,11 +13,16 @@
 #define GAP (1 << 20)
 /* So many owners between two looks at what was read from disks */
 #define LOOK_AT_READS 32
-#define HANDLE_MAX 16
+#define HANDLE_MAX 20
 /* Pages of a file from here on would overflow an offset in bytes. */
 #define MAX_INDEX (UINT64_C(1) << 40)
 #define INO32_GEN 1             /* types of file handles, as in NFS's */
 #define XFS_INO64_GEN 0x81
+#define BTRFS_WITHOUT_PARENT 0x4d
+/* Numbers of trees that are subvolumes: the first one, and those made later.
+ * Others have files of the file system's own. */
+#define BTRFS_FIRST_TREE 5
+#define BTRFS_TREES 256
 
 bool resolve_init(struct resolve *r, struct scan *s, size_t part_bytes)
 {
@@ -106,6 +111,52 @@ static uint64_t put_parts(struct resolve *r, uint32_t run,
     return pages;
 }
 
+/*
+ * The block of btrfs's trees that begins at byte `within` of the run is on
+ * disk.  One that was given up before it was written is clean as well.  In its
+ * header, its own address is at byte 48, its flags are at 56: bit 0, written.
+ */
+static bool is_written(const struct resolve *r, const struct run *run,
+                       uint64_t within)
+{
+    uint64_t header[2];
+
+    return kernel_read_physical(r->scan->kernel,
+                                run->page * r->scan->page_size + within + 48,
+                                header, sizeof(header)) &&
+           header[0] == run_start(r, run) + within && header[1] & 1;
+}
+
+/* The page with the header is the first one of a block.  Returns the pages
+ * that are not listed. */
+static uint64_t put_trees(struct resolve *r, const struct owner *owner,
+                          const uint32_t *order,
+                          const struct disks_device *device)
+{
+    uint64_t written = UINT64_MAX, missing = 0;
+
+    for (uint32_t i = 0; i < owner->runs; i++) {
+        const struct run *run = &r->scan->run[order[i]];
+        uint64_t start = run_start(r, run), end = run_end(r, run), stop;
+
+        missing += units(r, run);
+        for (uint64_t at = start; at < end && run->index < MAX_INDEX;
+             at = stop) {
+            uint64_t block = at - at % device->block;
+
+            stop = block + device->block < end ? block + device->block : end;
+            if (at == block && is_written(r, run, at - start)) {
+                written = block;
+            }
+            if (block == written) {
+                missing -= put_parts(r, order[i], device, at - start, at,
+                                     stop - at, LISTING_KIND_METADATA);
+            }
+        }
+    }
+    return missing;
+}
+
 static void put_device_run(struct resolve *r, uint32_t number,
                            const struct disks_device *device)
 {
@@ -170,7 +221,13 @@ static int open_file(const struct owner *owner, int mount)
     } u;
     uint32_t low = owner->ino;
 
-    if (owner->magic == MAGIC_XFS) {
+    if (owner->magic == MAGIC_BTRFS) {
+        u.handle.handle_bytes = 20;
+        u.handle.handle_type = BTRFS_WITHOUT_PARENT;
+        memcpy(u.handle.f_handle, &owner->ino, 8);
+        memcpy(u.handle.f_handle + 8, &owner->root, 8);
+        memcpy(u.handle.f_handle + 16, &owner->generation, 4);
+    } else if (owner->magic == MAGIC_XFS) {
         u.handle.handle_bytes = 12;
         u.handle.handle_type = XFS_INO64_GEN;
         memcpy(u.handle.f_handle, &owner->ino, 8);
@@ -183,6 +240,13 @@ static int open_file(const struct owner *owner, int mount)
     }
     return open_by_handle_at(mount, &u.handle,
                              O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+}
+
+static bool has_files(const struct owner *owner)
+{
+    return owner->magic != MAGIC_BTRFS || owner->root == BTRFS_FIRST_TREE ||
+           (owner->root >= BTRFS_TREES &&
+            owner->root <= UINT64_MAX - BTRFS_TREES);
 }
 
 /* The file opened and its device, or why not: then its pages are told */
@@ -200,13 +264,19 @@ static int find_file(struct resolve *r, const struct owner *owner,
                      "%s: no disk of this guest has it", name);
         return -1;
     }
-    if (owner->magic != MAGIC_EXT && owner->magic != MAGIC_XFS) {
+    if (owner->magic != MAGIC_EXT && owner->magic != MAGIC_XFS &&
+        owner->magic != MAGIC_BTRFS) {
         listing_skip(r->listing, LISTING_WHY_FILE_SYSTEM, pages,
                      "%s: where its files are on disk cannot be told",
                      name ? name : "a file system of an unknown kind");
         return -1;
     }
     *device = disks_device(r->disks, owner->major, owner->minor);
+    if (!*device && owner->magic == MAGIC_BTRFS) {
+        listing_skip(r->listing, LISTING_WHY_NOT_MOUNTED, pages,
+                     "%s: in no mount that the lister sees", name);
+        return -1;
+    }
     if (!*device || !(*device)->count) {
         listing_skip(r->listing,
                      *device ? (*device)->reason : LISTING_WHY_DEVICE, pages,
@@ -221,7 +291,12 @@ static int find_file(struct resolve *r, const struct owner *owner,
                      (*device)->name);
         return -1;
     }
-    if (!S_ISREG(owner->mode)) {
+    if (owner->magic == MAGIC_BTRFS && r->scan->kernel->no_btrfs) {
+        listing_skip(r->listing, LISTING_WHY_FILE_SYSTEM, pages, "%s: %s",
+                     (*device)->name, r->scan->kernel->no_btrfs);
+        return -1;
+    }
+    if (!S_ISREG(owner->mode) || !has_files(owner)) {
         listing_skip(r->listing, LISTING_WHY_FILES, pages,
                      "%s: files that are not ordinary ones",
                      (*device)->name);
@@ -272,7 +347,8 @@ static void resolve_file(struct resolve *r, const struct owner *owner,
     if (missing) {
         r->figures->no_place += missing;
         listing_skip(r->listing, LISTING_WHY_PLACE, missing,
-                     "%s: holes, inline, unwritten or encrypted data",
+                     "%s: holes, inline, unwritten, compressed or encrypted "
+                     "data",
                      device->name);
     }
 }
@@ -280,15 +356,28 @@ static void resolve_file(struct resolve *r, const struct owner *owner,
 static void resolve_device(struct resolve *r, const struct owner *owner,
                            const uint32_t *order, uint64_t pages)
 {
+    uint64_t missing;
     const struct disks_device *device = disks_device(r->disks, owner->major,
                                                      owner->minor);
 
     if (!device || !device->count) {
         listing_skip(r->listing,
                      device ? device->reason : LISTING_WHY_DEVICE, pages,
-                     "%s: %s", device ? device->name : "a block device",
-                     device ? device->why : "not known");
+                     "%s: %s", device ? device->name :
+                     owner->kind == OWNER_TREE ? "trees of btrfs" :
+                     "a block device", device ? device->why : "not known");
         r->figures->no_place += pages;
+        return;
+    }
+    if (owner->kind == OWNER_TREE) {
+        missing = device->block ? put_trees(r, owner, order, device) : pages;
+        r->figures->no_place += missing;
+        if (missing) {
+            listing_skip(r->listing, LISTING_WHY_PLACE, missing,
+                         "%s: blocks of trees that %s", device->name,
+                         device->block ? "were not written" :
+                         "are in one chunk with files");
+        }
         return;
     }
     for (uint32_t i = 0; i < owner->runs && !r->full; i++) {
@@ -356,7 +445,7 @@ static void resolve_owner(struct resolve *r, const struct owner *owner)
         pages += units(r, &r->scan->run[order[n]]);
     }
     resolve_sort(r->scan->run, order, r->spare, owner->runs);
-    if (owner->kind == OWNER_DEVICE) {
+    if (owner->kind == OWNER_DEVICE || owner->kind == OWNER_TREE) {
         resolve_device(r, owner, order, pages);
     } else {
         resolve_file(r, owner, order, pages);

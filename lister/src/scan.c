@@ -108,11 +108,10 @@ static enum buffers { CHANGED, NOT_READ, CLEAN } judge_buffers(
  */
 static bool is_journal(const struct scan *s, uint64_t number)
 {
-    const struct kernel_segment *ram = &s->kernel->ram[s->segment];
     uint8_t magic[4];
 
-    return kernel_read(s->kernel, ram->address + number * s->page_size -
-                       ram->physical, magic, sizeof(magic)) &&
+    return kernel_read_physical(s->kernel, number * s->page_size, magic,
+                                sizeof(magic)) &&
            !memcmp(magic, "\xc0\x3b\x39\x98", sizeof(magic));
 }
 

@@ -144,6 +144,8 @@ static void reads(void)
     CHECK(pwrite(k.fd, "pages", 6, 4096 + 64) == 6);
     CHECK(kernel_read(&k, DIRECT + 100, text, 7) && !strcmp(text, "memory"));
     CHECK(kernel_read(&k, ARRAY + 64, text, 6) && !strcmp(text, "pages"));
+    CHECK(kernel_read_physical(&k, 100, text, 7) && !strcmp(text, "memory"));
+    CHECK(!kernel_read_physical(&k, 0x40000000, text, 1));
     CHECK(!kernel_read(&k, DIRECT - 1, &value, 8));
     CHECK(!kernel_read(&k, DIRECT + 0x40000000 - 7, &value, 8));
     CHECK(!kernel_read(&k, 0, &value, 8));
@@ -174,6 +176,60 @@ static void own_layout(void)
     CHECK(l.page_mapping == 24 && l.inode_mode == 0);
     CHECK(l.uptodate && l.dirty && l.writeback && l.has_private);
     CHECK(!budget.memory);
+}
+
+static void btrfs_types(struct builder *m, uint32_t inode, uint32_t size)
+{
+    uint32_t number, key, root, pointer;
+
+    number = type(m, B_INT, "unsigned long long", 0, 8);
+    put32(m, 64);
+    key = type(m, B_STRUCT, "btrfs_key", 2, 17);
+    member_of(m, "type", number, 8);
+    member_of(m, "objectid", number, 0);
+    root = type(m, B_STRUCT, "btrfs_root", 2, 500);
+    member_of(m, "node", number, 0);
+    member_of(m, "root_key", key, 300);
+    pointer = type(m, B_POINTER, NULL, 0, root);
+    type(m, B_STRUCT, "btrfs_inode", 2, size);
+    member_of(m, "root", pointer, 16);
+    member_of(m, "vfs_inode", inode, 200);
+    finish(m);
+}
+
+/* The module's structures, which have the kernel's inode in them; all in the
+ * kernel; none at all; too little memory */
+static void btrfs_layout(void)
+{
+    struct budget budget = { .memory_limit = 64 << 20 };
+    struct kernel_layout l = { .inode_size = 600 };
+    static struct builder b, m;
+    uint32_t inode;
+
+    builder_init(&b);
+    inode = type(&b, B_STRUCT, "inode", 0, 600);
+    finish(&b);
+    builder_continue(&m, &b);
+    btrfs_types(&m, inode, 1000);
+    CHECK(!kernel_parse_btrfs(&l, b.data, b.length, m.data, m.length,
+                              &budget));
+    CHECK(l.btrfs_inode == 200 && l.btrfs_root == 16 &&
+          l.btrfs_root_id == 300);
+    CHECK(kernel_parse_btrfs(&l, b.data, b.length, NULL, 0, &budget));
+    CHECK(kernel_parse_btrfs(&l, b.data, b.length, m.data, 3, &budget));
+    CHECK(!budget.memory && !budget.ended);
+    budget.memory_limit = 4;
+    CHECK(kernel_parse_btrfs(&l, b.data, b.length, m.data, m.length,
+                             &budget) && !budget.ended);
+    budget.memory_limit = 64 << 20;
+    builder_continue(&m, &b);
+    btrfs_types(&m, inode, 700);
+    CHECK(kernel_parse_btrfs(&l, b.data, b.length, m.data, m.length,
+                             &budget));
+    l.btrfs_inode = 0;
+    btrfs_types(&b, inode, 1000);
+    CHECK(!kernel_parse_btrfs(&l, b.data, b.length, NULL, 0, &budget));
+    CHECK(l.btrfs_inode == 200);
 }
 
 static void no_layout(void)
@@ -217,6 +273,7 @@ int main(void)
     RUN(reads);
     RUN(own_layout);
     RUN(no_layout);
+    RUN(btrfs_layout);
     RUN(folios);
     return test_status;
 }

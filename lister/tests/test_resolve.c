@@ -140,10 +140,67 @@ static void out_of_time(void)
     close(listing.fd);
 }
 
+/* The header of a page of memory says: block at `address`, these flags */
+static void put_header(int memory, uint64_t page, uint64_t address,
+                       uint64_t flags)
+{
+    uint64_t header[] = { address, flags };
+
+    pwrite(memory, header, sizeof(header), page * LISTING_PAGE + 48);
+}
+
+/* Of btrfs's trees only what its blocks' headers say was written */
+static void trees(void)
+{
+    static struct kernel kernel = { .ram_count = 1 };
+    struct owner owner = { .kind = OWNER_TREE, .major = 254, .mapping = 4 };
+    static const struct { uint64_t page, index; uint32_t pages; } run[] = {
+        { 10, 100, 4 },         /* written */
+        { 20, 106, 2 },         /* the end of one */
+        { 30, 104, 2 },         /* and its beginning */
+        { 40, 108, 8 },         /* given up, and one written */
+        { 50, 117, 3 },         /* without its beginning */
+        { 60, 120, 4 },         /* another block's address */
+    };
+
+    make_volume();
+    disks.device[0].block = 4 * LISTING_PAGE;
+    CHECK(prepare(1 << 20));
+    kernel.fd = memfd_create("memory", 0);
+    kernel.ram[0] = (struct kernel_segment) { 1 << 20, 1 << 20, 0, 0 };
+    CHECK(!ftruncate(kernel.fd, 1 << 20));
+    scan.kernel = &kernel;
+    put_header(kernel.fd, 10, 100 * LISTING_PAGE, 1);
+    put_header(kernel.fd, 30, 104 * LISTING_PAGE, UINT64_C(1) << 56 | 1);
+    put_header(kernel.fd, 40, 108 * LISTING_PAGE, UINT64_C(1) << 56);
+    put_header(kernel.fd, 44, 112 * LISTING_PAGE, 1);
+    put_header(kernel.fd, 60, 124 * LISTING_PAGE, 1);
+    owners_add(&scan.owners, &owner);
+    for (size_t i = 0; i < sizeof(run) / sizeof(*run); i++) {
+        scan.run[scan.runs++] = (struct run) {
+            run[i].page, run[i].index, 0, run[i].pages,
+        };
+    }
+    resolve_runs(&resolve);
+    CHECK(resolve.parts == 12 && figures.no_place == 11);
+    CHECK(resolve.part[0].offset == 300 * LISTING_PAGE &&
+          resolve.part[0].run == 0);
+    CHECK(resolve.part[4].run == 2 && resolve.part[6].run == 1);
+    CHECK(resolve.part[8].run == 3 && resolve.part[8].page == 4);
+    CHECK(listing.skips.count == 1);
+    disks.device[0].block = 0;
+    scan.owners.owner[0].kind = OWNER_TREE;
+    resolve_runs(&resolve);
+    CHECK(!resolve.parts && listing.skips.count == 2);
+    close(kernel.fd);
+    close(listing.fd);
+}
+
 int main(void)
 {
     RUN(small_tables);
     RUN(tiny_table);
     RUN(out_of_time);
+    RUN(trees);
     return test_status;
 }

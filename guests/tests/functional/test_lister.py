@@ -17,7 +17,7 @@ PORT = 'org.nova_dedup_migrate.page_cache.0'
 BLK, SCSI, NVME = 1, 2, 3
 WHOLE, TIME, MEMORY, EXTENTS, FAILED = 0, 1, 2, 3, 5
 PAGES = 1
-FILE_SYSTEM, ENCRYPTED, DEVICE, METHOD = 1, 3, 4, 9
+FILE_SYSTEM, ENCRYPTED, DEVICE, PLACE, METHOD = 1, 3, 4, 7, 9
 
 #: Files of all kinds below $D.
 FILL = '''
@@ -55,6 +55,12 @@ class ListerCase(base.TestCase):
         except FileNotFoundError as error:
             self.skipTest('%s is not installed' % error.filename)
 
+    def partition(self, path, first, sectors):
+        """A master boot record with one partition."""
+        entry = struct.pack('<B3sB3sII', 0, b'', 0x83, b'', first, sectors)
+        with open(path, 'r+b') as disk:
+            disk.write(b'\0' * 446 + entry + b'\0' * 48 + b'\x55\xaa')
+
     def boot(self, *disks, **given):
         guest = rig.Guest(self.binary, list(disks), **given)
         self.addCleanup(guest.destroy)
@@ -77,7 +83,10 @@ class FileSystemTest(ListerCase):
 
     def fill(self, kind, *options):
         guest = self.boot(self.disk('disk', 320, kind, *options))
-        guest.run(f'mount -t {kind} /dev/vda /mnt; D=/mnt; {FILL}')
+        return self.fill_disk(guest, f'mount -t {kind} /dev/vda /mnt')
+
+    def fill_disk(self, guest, mount):
+        guest.run(f'{mount}; D=/mnt; {FILL}')
         guest.run('helper hold /mnt/mapped >/dev/null 2>&1 &')
         guest.run('helper open /mnt/deleted >/dev/null 2>&1 &')
         guest.run('until ls -l /proc/*/fd 2>/dev/null | grep -q deleted; do '
@@ -188,6 +197,45 @@ class FileSystemTest(ListerCase):
         self.check(guest)
         self.check_busy(guest)
 
+    def test_btrfs(self):
+        """On a partition, with what only btrfs has."""
+        disk = self.disk('btrfs', 210, None)
+        inner = self.disk('inner', 200, 'btrfs')
+        self.partition(disk.path, 63, 200 << 11)
+        with open(disk.path, 'r+b') as out:
+            out.seek(63 * 512)
+            out.write(inner.path.read_bytes())
+        guest = self.boot(disk)
+        guest.run('more-modules')
+        self.fill_disk(guest, 'mount -t btrfs /dev/vda1 /mnt')
+        # A snapshot has the inode numbers of what it was made of.
+        guest.run('cd /mnt; helper subvolume . sub; '
+                  'dd if=/dev/urandom of=sub/file bs=1M count=4; sync; '
+                  'helper snapshot sub . snap; '
+                  'dd if=/dev/urandom of=snap/file bs=64k seek=9 count=9 '
+                  'conv=notrunc; sync; cat sub/file snap/file >/dev/null; '
+                  'mount -o remount,compress-force=zstd /mnt; '
+                  'yes compressed | head -c 1048576 >compressed; sync; '
+                  'mount -o remount,compress=no /mnt')
+        if b'none' in guest.run('ls /sys/kernel/btf/btrfs || echo none'):
+            self.check_trees_only(guest)
+            return
+        found = self.check(guest)
+        # 32 + 5 + 3, 4 of the subvolume and 4 of the snapshot; most of the
+        # small ones
+        self.assertGreater(found.numbers['data_pages'], 48 << 8)
+        self.assertGreater(found.numbers['metadata_pages'], 100)
+        self.assertIn('compressed', self.skipped(found, PLACE)[0])
+        self.check_busy(guest)
+
+    def check_trees_only(self, guest):
+        """The kernel does not say how the module's structures look."""
+        found = guest.list()
+        self.assertIn('no BTF of btrfs', self.skipped(found, FILE_SYSTEM)[0])
+        self.assert_right(found, guest.verify(found, self.directory))
+        self.assertEqual(0, found.numbers['data_pages'])
+        self.assertGreater(found.numbers['metadata_pages'], 100)
+
     def test_empty_and_full_cache(self):
         guest = self.boot(self.disk('disk', 400, 'ext4'), memory_mib=256)
         guest.run('mount /dev/vda /mnt; for i in 1 2 3; do '
@@ -212,12 +260,6 @@ class FileSystemTest(ListerCase):
 
 class LayersTest(ListerCase):
     """Disks of all kinds, and what may lie between them and files."""
-
-    def partition(self, path, first, sectors):
-        """A master boot record with one partition."""
-        entry = struct.pack('<B3sB3sII', 0, b'', 0x83, b'', first, sectors)
-        with open(path, 'r+b') as disk:
-            disk.write(b'\0' * 446 + entry + b'\0' * 48 + b'\x55\xaa')
 
     def test_disks_partition_and_lvm(self):
         a, b, c = (self.disk(name, 100, None) for name in 'abc')
@@ -307,15 +349,17 @@ class LayersTest(ListerCase):
             sum(e.pages for e in found.extents if e.kind == 0), 48 << 8)
 
     def test_what_cannot_be_mapped(self):
-        btrfs = self.disk('btrfs', 130, 'btrfs')
+        other = self.disk('other', 130, None)
+        btrfs = self.disk('btrfs', 130, 'btrfs', other.path)
         ext4 = self.disk('ext4', 60, 'ext4')
         plain = self.disk('plain', 40, None)
-        guest = self.boot(btrfs, ext4, plain)
+        guest = self.boot(btrfs, ext4, plain, other)
         if b'no dmsetup' in guest.run('which dmsetup || echo no dmsetup'):
             self.skipTest('dmsetup is not installed, or not for this '
                           'machine')
         guest.run('more-modules')
-        guest.run('mkdir /b /e /o; mount -t btrfs /dev/vda /b; '
+        guest.run('mkdir /b /e /o; '
+                  'mount -t btrfs -o device=/dev/vdd /dev/vda /b; '
                   'mount -t ext4 /dev/vdb /e; mkdir /e/up /e/work /e/low; '
                   'dd if=/dev/urandom of=/e/low/file bs=1M count=6; '
                   'dd if=/dev/urandom of=/b/file bs=1M count=6; '
@@ -330,7 +374,8 @@ class LayersTest(ListerCase):
         guest.run('sleep 1000 </dev/dm-0 >/dev/null 2>&1 &')
         guest.run('dd if=/dev/dm-0 of=/dev/null bs=1M count=4')
         found = guest.list()
-        self.assertIn('btrfs', self.skipped(found, FILE_SYSTEM)[0])
+        self.assertIn('btrfs: not on exactly one device',
+                      self.skipped(found, DEVICE))
         self.assertIn('crypt', self.skipped(found, ENCRYPTED)[0])
         compared = guest.verify(found, self.directory)
         self.assert_right(found, compared)
@@ -339,7 +384,7 @@ class LayersTest(ListerCase):
                                     if e.disk == 1 and e.kind == 0),
                                 12 << 8)
         self.assertEqual([], [e for e in found.extents
-                              if e.disk == 0 and e.kind == 0])
+                              if e.disk in (0, 3) and e.kind == 0])
 
 
 class PortTest(ListerCase):
