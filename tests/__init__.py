@@ -20,8 +20,13 @@ def find(*directories, pattern=None):
     :param directories: (directory, top), both relative to the repository;
         names of modules begin at top
     """
-    # a loader keeps the first top it is given
-    return unittest.TestSuite(
-        unittest.TestLoader().discover(
-            str(TOP / directory), pattern or 'test*.py', str(TOP / top))
-        for directory, top in directories)
+    suite = unittest.TestSuite()
+    for directory, top in directories:
+        # A loader keeps the first top that it is given.
+        loader = unittest.TestLoader()
+        suite.addTest(loader.discover(
+            str(TOP / directory), pattern or 'test*.py', str(TOP / top)))
+        # stestr leaves out what cannot be imported, and does not say so.
+        if loader.errors:
+            raise ImportError('\n'.join(loader.errors))
+    return suite

@@ -14,8 +14,8 @@ from nova_dedup_migrate.tests import base
 from testkit import results
 
 MB = 1_000_000
-BUILDS = planner.Decision(True, 10.0, 5.0)
-LEAVES = planner.Decision(False, 10.0, 12.0, 'it does not pay')
+BUILDS = planner.Decision(True, 10.0, 5.0, 1e8)
+LEAVES = planner.Decision(False, 10.0, 12.0, 1e8, 'it does not pay')
 
 
 def run(variant, total=10.0, mirrored=100 * MB, manifest=0, repeat=0,
