@@ -14,15 +14,19 @@ class PostcopySuite(suite.Suite):
     def test_postcopy_preempt(self):
         self._test_postcopy(postcopy_preempt=True)
 
-    def _test_postcopy(self, **given):
+    def _test_postcopy(self, postcopy_preempt):
         source, destination = self.started(), self.make('destination')
         migration = self.migrate(source, destination, postcopy=True,
                                  paused=False, max_bandwidth=suite.MIB,
-                                 max_postcopy_bandwidth=2 * suite.MIB, **given)
+                                 max_postcopy_bandwidth=2 * suite.MIB,
+                                 postcopy_preempt=postcopy_preempt)
         self.wait_for_bytes(migration, 64 << 10)
         now = migration.start_postcopy()
-        self.assertEqual('postcopy-active', now.status)
-        self.assertRaises(errors.InvalidMigrationState, migration.cancel)
+        # What the guest requests by a channel of its own has no limit, and it
+        # reads all of its memory: a slow test may see the end of that.
+        if not postcopy_preempt or now.status != 'completed':
+            self.assertEqual('postcopy-active', now.status)
+            self.assertRaises(errors.InvalidMigrationState, migration.cancel)
         final = migration.wait(60)
         self.assertGreater(final.postcopy_requests, 0)
         self.assertEqual('running', destination.run_state())
