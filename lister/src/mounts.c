@@ -112,15 +112,14 @@ static bool add_name(char ***names, unsigned *count, const char *name)
     return more[*count] && ++*count;
 }
 
-void mounts_find(struct mounts *m)
+void mounts_read(struct mounts *m, FILE *info)
 {
-    FILE *info = fopen("/proc/self/mountinfo", "r");
     char *line = NULL, where[PATH_MAX], **remote = NULL;
     unsigned remotes = 0;
     size_t room = 0;
 
     m->count = 0;
-    while (info && getline(&line, &room, info) > 0) {
+    while (getline(&line, &room, info) > 0) {
         struct mount mount, *known = NULL;
 
         if (!mounts_parse(line, &mount, where)) {
@@ -152,7 +151,15 @@ void mounts_find(struct mounts *m)
     }
     free(remote);
     free(line);
+}
+
+void mounts_find(struct mounts *m)
+{
+    FILE *info = fopen("/proc/self/mountinfo", "r");
+
+    m->count = 0;
     if (info) {
+        mounts_read(m, info);
         fclose(info);
     }
 }

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #define MOUNTS_MAX 256
@@ -31,6 +32,8 @@ void mounts_find(struct mounts *m);
 const struct mount *mounts_of(const struct mounts *m, unsigned major,
                               unsigned minor);
 
+/* The same with lines of mountinfo, for tests */
+void mounts_read(struct mounts *m, FILE *info);
 /* One line of mountinfo, for tests.  `where` has room for PATH_MAX. */
 bool mounts_parse(const char *line, struct mount *mount, char *where);
 

@@ -30,6 +30,45 @@ static void mountinfo(void)
     CHECK(!mounts_parse(" - ext4", &m, where));
 }
 
+static bool found(const struct mounts *m, unsigned minor)
+{
+    return mounts_of(m, 8, minor) != NULL;
+}
+
+/* What is below a remote mount may hang when it is opened, what is below a
+ * trigger of autofs does not. */
+static void layers(void)
+{
+    static char text[1 << 16];
+    static struct mounts m;
+    size_t length = 0;
+    FILE *info;
+
+    length += snprintf(text, sizeof(text),
+        "20 1 0:40 / /auto rw - autofs systemd-1 rw\n"
+        "21 20 8:1 / /auto/disk rw - ext4 /dev/sda1 rw\n"
+        "22 1 8:2 / /near rw - xfs /dev/sda2 rw\n");
+    for (int i = 0; i < 300; i++) {
+        length += snprintf(text + length, sizeof(text) - length,
+                           "%d 1 0:%d / /far%d rw - nfs4 server:/%d rw\n",
+                           100 + i, 100 + i, i, i);
+    }
+    snprintf(text + length, sizeof(text) - length,
+        "500 399 8:3 / /far299/disk rw - ext4 /dev/sda3 rw\n"
+        "501 1 8:4 / /far29 rw - ext4 /dev/sda4 rw\n"
+        "502 1 8:5 / /far299x rw - ext4 /dev/sda5 rw\n"
+        "503 1 0:60 / /sshfs rw - fuse.sshfs server: rw\n"
+        "504 503 8:6 / /sshfs/disk rw - btrfs /dev/sda6 rw\n"
+        "505 1 8:2 /part /again rw - xfs /dev/sda2 rw\n");
+    info = fmemopen(text, strlen(text), "r");
+    mounts_read(&m, info);
+    fclose(info);
+    CHECK(found(&m, 1) && found(&m, 2) && found(&m, 5));
+    /* /far29 is a remote mount itself, which something was mounted over. */
+    CHECK(!found(&m, 3) && !found(&m, 4) && !found(&m, 6));
+    CHECK(m.count == 3);
+}
+
 static void long_mount(void)
 {
     static char line[3 * PATH_MAX];
@@ -178,6 +217,7 @@ static void sorting(void)
 int main(void)
 {
     RUN(mountinfo);
+    RUN(layers);
     RUN(long_mount);
     RUN(pci_path);
     RUN(linear_tables);
