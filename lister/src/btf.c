@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "bytes.h"
+
 #define MAGIC 0xeb9f
 #define HEADER_LEN 24
 #define TYPE_LEN 12
@@ -21,14 +23,6 @@ static const struct { uint8_t fixed, each; } extra[KINDS] = {
     [VARIABLE] = { 4, 0 }, [SECTION] = { 0, 12 }, [DECL_TAG] = { 4, 0 },
     [ENUM64] = { 0, 12 },
 };
-
-static uint32_t u32(const uint8_t *p)
-{
-    uint32_t value;
-
-    memcpy(&value, p, 4);
-    return value;
-}
 
 static unsigned kind_of(const uint8_t *type)
 {

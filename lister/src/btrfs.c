@@ -34,6 +34,7 @@
 #include <sys/ioctl.h>
 #include <linux/btrfs.h>
 
+#include "bytes.h"
 #include "sysfs.h"
 
 #define RESULT_LEN 32
@@ -58,22 +59,6 @@
 #define UUID "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-" \
              "%02x%02x%02x%02x%02x%02x"
 #define UUID_TEXT 37
-
-static uint64_t u64(const uint8_t *p)
-{
-    uint64_t value;
-
-    memcpy(&value, p, 8);
-    return value;
-}
-
-static uint32_t u32(const uint8_t *p)
-{
-    uint32_t value;
-
-    memcpy(&value, p, 4);
-    return value;
-}
 
 static const char *parse_chunk(struct btrfs_chunks *c, uint64_t start,
                                const uint8_t *item, uint32_t size)

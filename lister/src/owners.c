@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "bytes.h"
+
 /* The kernel's own dev_t: 12 bits of major, 20 of minor */
 #define KERNEL_MAJOR(d) ((d) >> 20)
 #define KERNEL_MINOR(d) ((d) & 0xfffff)
@@ -34,22 +36,6 @@ void owners_clear(struct owners *o)
     memset(o->hash, 0, o->slots * sizeof(uint32_t));
     o->count = 0;
     o->last = UINT32_MAX;
-}
-
-static uint64_t u64(const uint8_t *p)
-{
-    uint64_t value;
-
-    memcpy(&value, p, 8);
-    return value;
-}
-
-static uint32_t u32(const uint8_t *p)
-{
-    uint32_t value;
-
-    memcpy(&value, p, 4);
-    return value;
 }
 
 static bool super(struct owners *o, const struct kernel *k, uint64_t address,
