@@ -43,7 +43,6 @@ QUICK = 256, 96, 16
 WORK_S, REPORT_S = 20, 10
 #: Of what was written without reporting.
 TARGET = 0.97
-_MIB = 1 << 20
 
 
 class Run:

@@ -40,6 +40,15 @@ def storage_rate(path: Path) -> float:
             buffer.close()
 
 
+def busy_seconds() -> float:
+    """Seconds that all processors together were busy, since the boot."""
+    with open('/proc/stat') as file:
+        ticks = [int(word) for word in file.readline().split()[1:]]
+    idle, iowait = ticks[3], ticks[4]
+    # guest time is part of user time already
+    return (sum(ticks[:8]) - idle - iowait) / _USER_HZ
+
+
 class Neighbours:
     """How many processors others kept busy while something ran.
 
@@ -48,17 +57,8 @@ class Neighbours:
 
     def __init__(self) -> None:
         self._begun = time.monotonic()
-        self._busy = self._all_busy()
+        self._busy = busy_seconds()
         self._ours = self._own()
-
-    @staticmethod
-    def _all_busy() -> float:
-        """Seconds that all processors together were busy."""
-        with open('/proc/stat') as file:
-            ticks = [int(word) for word in file.readline().split()[1:]]
-        idle, iowait = ticks[3], ticks[4]
-        # guest time is part of user time already
-        return (sum(ticks[:8]) - idle - iowait) / _USER_HZ
 
     @staticmethod
     def _own() -> float:
@@ -70,7 +70,7 @@ class Neighbours:
 
     def processors(self) -> float:
         """Mean since this object was made."""
-        others = self._all_busy() - self._busy - (self._own() - self._ours)
+        others = busy_seconds() - self._busy - (self._own() - self._ours)
         return round(
             max(others, 0.0) / (time.monotonic() - self._begun), 2
         )

@@ -20,7 +20,9 @@ import pathlib
 import shutil
 import tempfile
 import time
+from typing import NamedTuple
 
+from benchmarks import measure
 from benchmarks import volume_daemon
 from benchmarks import volume_load
 from benchmarks import volume_report
@@ -48,6 +50,29 @@ _OLD, _NEW = 0.20, 0.02
 _GUEST, _NEIGHBOUR = (16384, 100), (65536, 80)
 #: Seconds for a mirror.
 _MIRROR = 7200
+
+
+class _Filled(NamedTuple):
+    """When a target was filled.
+
+    :ivar seconds: since the move began
+    :ivar count: of the guest's load
+    :ivar busy: of measure.busy_seconds
+    """
+
+    fetched: int
+    seconds: float
+    count: volume_load.Count
+    busy: float
+
+
+class _Done(NamedTuple):
+    """When a mirror was ready; filled is None in a copy of all."""
+
+    filled: _Filled | None
+    mark: int
+    seconds: float
+    count: volume_load.Count
 
 
 class _Volume(rig.Rig):
@@ -252,33 +277,50 @@ class Moves(test_service.ServiceTestCase):
         begun = [load.count() for load in loads]
         read = storage.read()
         used = daemon.used() if daemon else (0.0, 0)
+        busy = measure.busy_seconds()
         start = time.monotonic()
 
         def work(number):
-            fetched = (self._fill(volumes[number], records[number][0], daemon)
-                       if daemon else 0)
-            filling = time.monotonic() - start if daemon else 0.0
+            filled = None
+            if daemon:
+                fetched = self._fill(volumes[number], records[number][0],
+                                     daemon)
+                filled = _Filled(fetched, time.monotonic() - start,
+                                 loads[1 + number].count(),
+                                 measure.busy_seconds())
             mark = volumes[number].mirror_to_ready(link)
-            return (fetched, mark, time.monotonic() - start,
-                    loads[1 + number].count(), filling)
+            return _Done(filled, mark, time.monotonic() - start,
+                         loads[1 + number].count())
 
         with futures.ThreadPoolExecutor(len(volumes)) as pool:
             done = list(pool.map(work, range(len(volumes))))
         ended = [load.count() for load in loads]
+
+        def guests(counts):
+            shares = [volume_load.share((first[number], begun[number]),
+                                        (begun[number], count))
+                      for number, count in enumerate(counts, 1)]
+            return sum(shares) / len(shares)
+
+        filled = [one.filled for one in done if one.filled]
+        last = max(filled, key=lambda one: one.seconds, default=None)
         moved = storage.read() - read - sum(
             after.read - before.read
             for before, after in zip(begun, ended, strict=True))
         now = daemon.used() if daemon else (0.0, 0)
-        guests = [volume_load.share((first[number], begun[number]),
-                                    (begun[number], one[3]))
-                  for number, one in enumerate(done, 1)]
         return volume_report.Moved(
-            max(one[2] for one in done), max(one[4] for one in done),
-            moved, sum(guests) / len(guests),
-            volume_load.share((first[0], begun[0]), (begun[0], ended[0])),
-            now[0] - used[0], now[1] - used[1],
-            sum(one[0] for one in done),
-            sum(one[1] for one in records if one)), [one[1] for one in done]
+            seconds=max(one.seconds for one in done),
+            filling=last.seconds if last else 0.0,
+            read=moved, guests=guests(one.count for one in done),
+            filled=guests(one.count for one in filled) if last else None,
+            busy=(last.busy - busy) / last.seconds / os.cpu_count()
+            if last else None,
+            neighbour=volume_load.share((first[0], begun[0]),
+                                        (begun[0], ended[0])),
+            processor=now[0] - used[0], store=now[1] - used[1],
+            fetched=sum(one.fetched for one in filled),
+            before=sum(one[1] for one in records if one)), [
+                one.mark for one in done]
 
     def _fill(self, one, record, daemon):
         backup = reader.BackupReader(

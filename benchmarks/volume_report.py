@@ -29,6 +29,10 @@ class Moved:
     :ivar read: from the source's storage by what moves volumes
     :ivar guests: requests a second of the guests whose volumes move,
         against those before; the mean
+    :ivar filled: the same until the target was filled, the mean; None in a
+        copy of all
+    :ivar busy: share of the time of all processors that was used until the
+        last target was filled, None likewise
     :ivar neighbour: the same of the neighbour
     :ivar processor: of the backup daemon
     :ivar store: that the daemon read
@@ -40,6 +44,8 @@ class Moved:
     filling: float
     read: int
     guests: float
+    filled: float | None
+    busy: float | None
     neighbour: float
     processor: float
     store: int
@@ -68,6 +74,8 @@ _FIGURES = (
     ('of that, filling', 's', lambda moved: moved.filling),
     ('read from storage', 'MiB', lambda moved: moved.read / _MIB),
     ("guest's I/O of before", '', lambda moved: moved.guests),
+    ("guest's I/O while it is filled", '', lambda moved: moved.filled),
+    ('processors busy while it is filled', '', lambda moved: moved.busy),
     ("neighbour's I/O of before", '', lambda moved: moved.neighbour),
     ('processor of the daemon', 's', lambda moved: moved.processor),
     ('daemon read from the store', 'MiB', lambda moved: moved.store / _MIB),
@@ -150,8 +158,9 @@ def line(run: Run) -> str:
     """Return one move, for the terminal."""
     return '%d Mbit/s, %s, %s: %s' % (
         run.link, _volumes(run.count), run.way, ', '.join(
-            '%s %.4g %s' % (label, figure(run.moved), unit)
-            for label, unit, figure in _FIGURES))
+            '%s %.4g %s' % (label, value, unit)
+            for label, unit, figure in _FIGURES
+            if (value := figure(run.moved)) is not None))
 
 
 def _volumes(count: int) -> str:

@@ -12,7 +12,7 @@ from benchmarks.page_cache import rival
 #: Seconds a load runs before the migration is asked for, and after the guest
 #: has resumed, and of the latter those of the target.
 BEFORE_S, AFTER_S, FIRST_S = 20, 60, 5
-#: Then an extent of a listing has less than three pages.
+#: Times that an aged guest has used each of its files, on average.
 AGED_ROUNDS = 4
 
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads the running kernel's memory, /proc/kcore, by virtual address, and
- * knows where the structures of the page cache lie (from BTF).
+ * Reads the running kernel's memory, /proc/kcore, by virtual address.
  *
  * What is read changes meanwhile, and nothing is locked: what comes of it
  * is a guess, as all the host gets from a guest.
@@ -14,27 +13,12 @@
 #include <stdint.h>
 
 #include "budget.h"
+#include "layout.h"
 
 #define KERNEL_MAX_SEGMENTS 512
 
 struct kernel_segment {
     uint64_t address, length, physical, offset;   /* offset: in the file */
-};
-
-/* Offsets of members, bytes */
-struct kernel_layout {
-    uint32_t page_size;         /* of struct page */
-    uint32_t page_flags, page_mapping, page_index, page_head, page_private;
-    uint32_t inode_size, inode_mode, inode_ino, inode_rdev, inode_sb;
-    uint32_t inode_generation, inode_data;
-    uint32_t mapping_host;      /* in struct address_space */
-    uint32_t sb_dev, sb_magic;
-    uint32_t buffer_state, buffer_next;
-    uint64_t uptodate, dirty, writeback, not_file;  /* masks of page flags */
-    uint64_t has_private;
-    uint64_t buffer_uptodate, buffer_changed;       /* of buffer heads */
-    uint32_t btrfs_inode, btrfs_root;   /* in struct btrfs_inode */
-    uint32_t btrfs_root_id;             /* in struct btrfs_root */
 };
 
 struct kernel {
@@ -66,17 +50,7 @@ bool kernel_read_physical(const struct kernel *k, uint64_t address,
  */
 uint64_t kernel_folio(const struct kernel *k, uint64_t page, uint64_t head);
 
-/* Parts, for tests */
-const char *kernel_parse_layout(struct kernel_layout *layout,
-                                const uint8_t *btf, size_t length,
-                                struct budget *b);
-/* `module`: BTF of the module btrfs; NULL: there is none, btrfs may be in the
- * kernel itself */
-const char *kernel_parse_btrfs(struct kernel_layout *layout,
-                               const uint8_t *btf, size_t length,
-                               const uint8_t *module, size_t module_length,
-                               struct budget *b);
-/* The program headers of /proc/kcore, whole */
+/* For tests: the program headers of /proc/kcore, whole */
 const char *kernel_parse_segments(struct kernel *k, const uint8_t *headers,
                                   size_t size, unsigned count,
                                   uint32_t struct_page);

@@ -135,7 +135,7 @@ static uint64_t put_trees(struct resolve *r, const struct owner *owner,
 {
     uint64_t written = UINT64_MAX, missing = 0;
 
-    for (uint32_t i = 0; i < owner->runs; i++) {
+    for (uint32_t i = 0; i < owner->runs && !r->full; i++) {
         const struct run *run = &r->scan->run[order[i]];
         uint64_t start = run_start(r, run), end = run_end(r, run), stop;
 

@@ -171,7 +171,7 @@ static void own_layout(void)
         length += got;
     }
     close(fd);
-    CHECK(!kernel_parse_layout(&l, data, length, &budget));
+    CHECK(!layout_parse(&l, data, length, &budget));
     CHECK(l.page_size >= 56 && l.page_flags == 0 && l.page_head == 8);
     CHECK(l.page_mapping == 24 && l.inode_mode == 0);
     CHECK(l.uptodate && l.dirty && l.writeback && l.has_private);
@@ -211,24 +211,24 @@ static void btrfs_layout(void)
     finish(&b);
     builder_continue(&m, &b);
     btrfs_types(&m, inode, 1000);
-    CHECK(!kernel_parse_btrfs(&l, b.data, b.length, m.data, m.length,
+    CHECK(!layout_parse_btrfs(&l, b.data, b.length, m.data, m.length,
                               &budget));
     CHECK(l.btrfs_inode == 200 && l.btrfs_root == 16 &&
           l.btrfs_root_id == 300);
-    CHECK(kernel_parse_btrfs(&l, b.data, b.length, NULL, 0, &budget));
-    CHECK(kernel_parse_btrfs(&l, b.data, b.length, m.data, 3, &budget));
+    CHECK(layout_parse_btrfs(&l, b.data, b.length, NULL, 0, &budget));
+    CHECK(layout_parse_btrfs(&l, b.data, b.length, m.data, 3, &budget));
     CHECK(!budget.memory && !budget.ended);
     budget.memory_limit = 4;
-    CHECK(kernel_parse_btrfs(&l, b.data, b.length, m.data, m.length,
+    CHECK(layout_parse_btrfs(&l, b.data, b.length, m.data, m.length,
                              &budget) && !budget.ended);
     budget.memory_limit = 64 << 20;
     builder_continue(&m, &b);
     btrfs_types(&m, inode, 700);
-    CHECK(kernel_parse_btrfs(&l, b.data, b.length, m.data, m.length,
+    CHECK(layout_parse_btrfs(&l, b.data, b.length, m.data, m.length,
                              &budget));
     l.btrfs_inode = 0;
     btrfs_types(&b, inode, 1000);
-    CHECK(!kernel_parse_btrfs(&l, b.data, b.length, NULL, 0, &budget));
+    CHECK(!layout_parse_btrfs(&l, b.data, b.length, NULL, 0, &budget));
     CHECK(l.btrfs_inode == 200);
 }
 
@@ -241,10 +241,10 @@ static void no_layout(void)
     builder_init(&b);
     type(&b, B_STRUCT, "page", 0, 64);
     finish(&b);
-    CHECK(kernel_parse_layout(&l, b.data, b.length, &budget));
-    CHECK(kernel_parse_layout(&l, b.data, 3, &budget));
+    CHECK(layout_parse(&l, b.data, b.length, &budget));
+    CHECK(layout_parse(&l, b.data, 3, &budget));
     budget.memory_limit = 4;
-    CHECK(kernel_parse_layout(&l, b.data, b.length, &budget));
+    CHECK(layout_parse(&l, b.data, b.length, &budget));
 }
 
 static void folios(void)

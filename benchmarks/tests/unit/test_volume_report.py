@@ -8,9 +8,10 @@ MIB = 1 << 20
 
 def run(way, seconds, read=100 * MIB, count=1, link=1000, repeat=0,
         guests=1.0, neighbour=1.0):
+    filled = (None, None) if way == 'full' else (1.0, 0.9)
     return volume_report.Run(link, count, way, repeat, volume_report.Moved(
-        seconds, 0.5, read, guests, neighbour, 1.5, 50 * MIB, 60 * MIB,
-        0))
+        seconds, 0.5, read, guests, *filled, neighbour, 1.5, 50 * MIB,
+        60 * MIB, 0))
 
 
 class VolumeReportTest(base.TestCase):
