@@ -75,13 +75,14 @@ class FaultsCase(built.BuiltCase):
 
         :param writes: a context in which the guest writes
         """
+        size = os.path.getsize(self.rig_.image[0])
         self.operation = fakes.operation()
-        self.new_target(os.path.getsize(self.rig_.image[0]))
+        self.new_target(size)
         with writes or contextlib.nullcontext():
             self.assertEqual('', self.build().reason)
             self.rig_.start_target()
             mark = self.rig_.begin_mirror()
-        self.assertLess(self.rig_.ready(mark), case.SIZE // 2)
+        self.assertLess(self.rig_.ready(mark), size // 2)
         self.assertEqual(('used', None), (self.rig_.query().state,
                                           self.rig_.query().reason))
         self.rig_.finish_mirror(mark)
