@@ -38,7 +38,8 @@ class Demonstration:
     :ivar write: KB/s that the guests write meanwhile, None: nothing
     """
 
-    kinds: tuple = tuple(instances.KINDS)
+    kinds: tuple = tuple(name for name, kind in instances.KINDS.items()
+                         if not kind.index)
     rounds: int = 2
     disks: instances.Disks = instances.Disks()
     at_once: bool = False

@@ -25,6 +25,8 @@ IMAGE = 'small-linux'
 HALF_IMAGE, DATA_IMAGE = 'small-linux-half', 'small-data'
 #: Debian with a web server and a database, see guests/debian.
 DEBIAN_IMAGE = 'debian-services'
+#: The same, which cannot be asked for its page cache.
+SILENT_IMAGE = 'debian-services-silent'
 #: Nova fills ephemeral disks of instances of this os_type with those files,
 #: see virt_mkfs in the template nova.conf.
 OS_TYPE = 'linux'
@@ -37,8 +39,9 @@ SSH_PROPERTIES = {'hw_disk_bus': 'virtio', 'img_config_drive': 'mandatory'}
 #: One of which a third is memory that it may write to, when told.
 WRITER_IMAGE, WRITER_MEMORY, WRITER_ANONYMOUS = 'small-linux-writer', 256, 32
 _WRITER = Workload(cache=72, anon=WRITER_ANONYMOUS)
+_PORT = 'dedup_migrate:page_cache_port'
 _PROPERTIES = {'hw_disk_bus': 'virtio',
-               'dedup_migrate:page_cache_port': 'true'}
+               _PORT: 'true'}
 #: MiB of memory, and of anonymous memory filled with a pattern.
 MEMORY = 512
 ANONYMOUS = 16
@@ -98,6 +101,12 @@ def upload_debian(cloud):
     """Put the image of the Debian guest there, likewise."""
     return _upload(cloud, DEBIAN_IMAGE, debian_image.build,
                    hw_qemu_guest_agent='yes')
+
+
+def upload_silent(cloud):
+    """Put it there as an image whose guest cannot be asked for anything."""
+    return _upload(cloud, SILENT_IMAGE, debian_image.build,
+                   **{_PORT: 'false'})
 
 
 def _data():

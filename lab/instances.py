@@ -14,6 +14,7 @@ from lab import guest
 from lab.cloud import INSTANCES
 
 _STRATEGY = 'dedup_migrate:strategy'
+_INDEX = 'dedup_migrate:content_index'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,10 +25,13 @@ class Kind:
     :ivar forgets: whether QEMU has to forget, before each migration, what
         it knows about the guest's memory, as after the guest ran where its
         I/O was not recorded
+    :ivar index: whether QEMU searches the disks instead, and the guest is
+        not asked for its page cache
     """
 
     strategy: str | None = None
     forgets: bool = False
+    index: bool = False
 
 
 KINDS = {
@@ -38,6 +42,7 @@ KINDS = {
     # what was recorded, and that alone; both
     'tracking': Kind('shared_nas'),
     'both': Kind('page_cache'),
+    'content_index': Kind('page_cache', forgets=True, index=True),
 }
 ROOTS = ('image', 'volume')
 SECONDS = ('ephemeral', 'volume')
@@ -179,9 +184,11 @@ def _flavor(compute, kind, ephemeral):
 
 def _make_flavor(compute, name, kind, **sizes):
     flavor = compute.create_flavor(name=name, vcpus=1, **sizes)
-    strategy = KINDS[kind].strategy
-    if strategy:
-        compute.create_flavor_extra_specs(flavor, {_STRATEGY: strategy})
+    specs = {_STRATEGY: KINDS[kind].strategy,
+             _INDEX: 'on' if KINDS[kind].index else None}
+    specs = {name: value for name, value in specs.items() if value}
+    if specs:
+        compute.create_flavor_extra_specs(flavor, specs)
     return flavor
 
 

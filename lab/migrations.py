@@ -40,6 +40,7 @@ class Outcome:
     :ivar pages: its pages: peer, zero, storage
     :ivar page_cache: its page_cache, what the guest said it caches; None
         where the guest was not to be asked
+    :ivar content_index: its content_index, what was found on the disks
     :ivar prediction_error: its prediction_error; None where nothing was
         predicted
     :ivar disks: its disks, those of a block migration that were, or might
@@ -62,6 +63,7 @@ class Outcome:
     memory_bytes: int | None = None
     pages: dict = dataclasses.field(default_factory=dict)
     page_cache: dict | None = None
+    content_index: dict | None = None
     prediction_error: dict | None = None
     disks: list = dataclasses.field(default_factory=list)
     compared: int = 0
@@ -130,7 +132,8 @@ def move(cloud, kind, server, compare=False):
                    report.get('strategy_used', ''),
                    report.get('fallback_reason', ''),
                    report.get('link_bytes'), report.get('pages', {}),
-                   report.get('page_cache'), report.get('prediction_error'),
+                   report.get('page_cache'), report.get('content_index'),
+                   report.get('prediction_error'),
                    report.get('disks', []), compared.bytes,
                    compared.problems)
 

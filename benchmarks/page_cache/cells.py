@@ -68,8 +68,10 @@ VARIANTS = (
     Variant(TELEPORT, 'page_cache'),
     Variant('both', 'both'),
 )
+#: Of a guest that cannot be asked, and of which nothing was recorded.
+INDEX = Variant('content index', 'content_index')
 #: Those that leave out pages.
-OURS = ('tracking', TELEPORT, 'both')
+OURS = ('tracking', TELEPORT, 'both', INDEX.name)
 
 WEB = Workload('Debian, web server', 'debian', 'web')
 DATABASE = Workload('Debian, database', 'debian', 'db')
@@ -86,7 +88,8 @@ RATES = (100, 50)
 
 def full() -> list[Cell]:
     return [
-        Cell(workload, rate, VARIANTS)
+        Cell(workload, rate,
+             VARIANTS + ((INDEX,) if workload.guest == 'debian' else ()))
         for workload in WORKLOADS
         for rate in RATES
     ]

@@ -41,8 +41,10 @@ DEBIAN_GB = 3
 
 def boot_debian(cloud, name: str, kind: str, **more):
     """Request an instance of Debian; more: as boot_image takes it."""
-    return instances.boot_image(cloud, name, kind, guest.DEBIAN_IMAGE,
-                                image.MEMORY_MIB, DEBIAN_GB, **more)
+    return instances.boot_image(
+        cloud, name, kind,
+        guest.SILENT_IMAGE if instances.KINDS[kind].index
+        else guest.DEBIAN_IMAGE, image.MEMORY_MIB, DEBIAN_GB, **more)
 
 
 class Guest(abc.ABC):
@@ -61,8 +63,11 @@ class Guest(abc.ABC):
 
     @staticmethod
     @abc.abstractmethod
-    def upload(cloud) -> None:
-        """Have the image in the cloud."""
+    def upload(cloud, kind: str) -> None:
+        """Have the image in the cloud.
+
+        :param kind: of lab.instances.KINDS
+        """
 
     def __init__(self, cloud, server, workload: Workload) -> None:
         self._cloud = cloud
@@ -117,7 +122,7 @@ class SmallGuest(Guest):
         return guest.disk_image()
 
     @staticmethod
-    def upload(cloud) -> None:
+    def upload(cloud, kind: str) -> None:
         guest.upload(cloud)
 
     @classmethod
@@ -166,8 +171,11 @@ class DebianGuest(Guest):
         return image.build()
 
     @staticmethod
-    def upload(cloud) -> None:
-        guest.upload_debian(cloud)
+    def upload(cloud, kind: str) -> None:
+        if instances.KINDS[kind].index:
+            guest.upload_silent(cloud)
+        else:
+            guest.upload_debian(cloud)
 
     @classmethod
     def boot(cls, cloud, name: str, kind: str, workload: Workload):

@@ -28,6 +28,8 @@ _LOAD = ['guest', 'Mbit/s', 'migration', 'p99, ms: before', 'first 5 s',
          'later', 'outage, s', 'failed', 'other processors']
 _LISTER = ['guest', 'Mbit/s', 'migration', 's/GB', 'processor, s/GB',
            'listed', '<= 0.25', '>= 0.95']
+_INDEX = ['guest', 'Mbit/s', 'migration', 'pages looked for', 'found',
+          'read, MB', 'seconds']
 
 
 def _goal_text(outcome: dict | None) -> str:
@@ -88,6 +90,19 @@ def lister_table(report: dict) -> str:
     return rst.simple(_LISTER, rows) if rows else 'Not measured.'
 
 
+def index_table(report: dict) -> str:
+    rows = [
+        [cell['workload'], str(cell['rate']), name,
+         rst.show(variant['index_pages'], 0),
+         rst.show(variant['index_found'], 3),
+         rst.show(variant['index_read_bytes'], 0, 1e-6),
+         rst.show(variant['index_seconds'], 1)]
+        for cell in report['cells']
+        for name, variant in cell['variants'].items()
+        if variant['index_pages']]
+    return rst.simple(_INDEX, rows) if rows else 'Not measured.'
+
+
 def load_table(report: dict) -> str:
     """What the loads with requests got, and what else the machine did."""
     rows = [
@@ -112,7 +127,7 @@ def targets_table(report: dict) -> str:
 def text(report: dict) -> str:
     """For the terminal."""
     parts = [main_table(report), load_table(report), lister_table(report),
-             targets_table(report)]
+             index_table(report), targets_table(report)]
     parts += [f'failed: {one}' for one in summary.failures(report)]
     return '\n\n'.join(parts)
 
@@ -132,6 +147,7 @@ def write(report: dict, directory: Path) -> None:
     put(f'{NAME}-made.inc', rst.made(report, summary.failures(report), []))
     put(f'{NAME}-targets.inc', targets_table(report))
     put(f'{NAME}-lister.inc', lister_table(report))
+    put(f'{NAME}-index.inc', index_table(report))
     put(f'{NAME}-load.inc', load_table(report))
     parts = [main_table(report)]
     if '[#stock]_' in parts[0]:

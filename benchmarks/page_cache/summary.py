@@ -23,7 +23,8 @@ from benchmarks.page_cache import series
 FIGURES = ('total_time_s', 'downtime_ms', 'link_bytes', 'memory_bytes',
            'disk_bytes', 'recovery', 'p99_before', 'p99_first', 'p99_after',
            'outage_s', 'failed_requests', 'lister_s_per_gb',
-           'lister_cpu_s_per_gb', 'coverage', 'neighbours')
+           'lister_cpu_s_per_gb', 'coverage', 'index_pages', 'index_found',
+           'index_read_bytes', 'index_seconds', 'neighbours')
 #: Link bytes of memory of the web server, as a part of stock's.
 WEB_SHARE = 0.15
 #: Total time, as a part of the rival's.
@@ -70,6 +71,17 @@ def lister(one: dict) -> dict:
     }
 
 
+def index(one: dict) -> dict:
+    """What the search of the disks found and took."""
+    found = one.get('content_index') or {}
+    if not found.get('pages'):
+        return {}
+    return {'index_pages': found['pages'],
+            'index_found': found['found_pages'] / found['pages'],
+            'index_read_bytes': found['read_bytes'],
+            'index_seconds': found['seconds']}
+
+
 def around(one: dict, load: str) -> dict:
     """What the load did before and after, of its series.
 
@@ -89,7 +101,8 @@ def around(one: dict, load: str) -> dict:
 
 
 def _variant(runs: list[dict], load: str) -> dict:
-    good = [one | lister(one) | around(one, load) for one in _good(runs)]
+    good = [one | lister(one) | index(one) | around(one, load)
+            for one in _good(runs)]
     entry: dict = {
         'runs': len(runs),
         'failed': [one['failed'] for one in runs if 'failed' in one],

@@ -259,7 +259,7 @@ class RivalTest(base.TestCase):
 class ReportCase(base.TestCase):
 
     def build(self, **variants):
-        cell = cells.Cell(cells.WEB, 100, cells.VARIANTS)
+        cell = cells.Cell(cells.WEB, 100, (*cells.VARIANTS, cells.INDEX))
         return summary.build([cell], {cell.name: {
             name: [one] for name, one in variants.items()}}, 'make it')
 
@@ -315,6 +315,20 @@ class SummaryTest(ReportCase):
             teleport=record(20.0, 70e6, page_cache=listed(
                 0.1, 10, 100, outcome='partial')))
         self.assertIsNone(self.goals(report)['coverage'])
+
+    def test_what_the_index_found(self):
+        name = cells.INDEX.name
+        found = {'outcome': 'done', 'pages': 1000, 'found_pages': 750,
+                 'read_bytes': 3e6, 'seconds': 2.5}
+        report = self.build(
+            stock=record(60.0, 500e6),
+            **{name: record(20.0, 70e6, 'page_cache', content_index=found)})
+        self.assertIs(True, self.goals(report, name)['never slower'])
+        (line,) = (one for one in publish.index_table(report).splitlines()
+                   if name in one)
+        self.assertEqual(['1000', '0.750', '3', '2.5'], line.split()[-4:])
+        self.assertEqual('Not measured.', publish.index_table(
+            self.build(stock=record(60.0, 500e6))))
 
     def test_stock_without_caches_has_no_targets(self):
         report = self.build(stock=record(60.0, 500e6),
