@@ -60,6 +60,10 @@ bench-postcopy: both ## Measure post-copy with and without lazy fetches
 bench-wan: both ## Migrate over links with round trips of 60 and 150 ms
 	$(RUN) python -m benchmarks.wan $(ARGS)
 
+.PHONY: bench-pre-copy
+bench-pre-copy: both ## Measure the adaptive rate, and estimated downtimes
+	$(RUN) python -m benchmarks.pre_copy $(ARGS)
+
 .PHONY: bench-free-pages
 bench-free-pages: both ## Measure what free page reporting saves and costs
 	$(RUN) python -m benchmarks.free_pages $(ARGS)

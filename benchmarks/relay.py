@@ -227,12 +227,12 @@ class RelayedGuest(direct.DirectGuest):
     """A destination whose incoming migration passes a Relay.
 
     :ivar relay: None until it listens for a migration
-    :ivar wire_rate: bytes per second that its link can carry, or None
+    :ivar wire: the link's, None: as many bytes as this machine can
     :ivar delay: seconds of a round trip of its link
     """
 
     relay: Relay | None = None
-    wire_rate: int | None = None
+    wire: Wire | None = None
     delay = 0.0
 
     def qmp(self, command, /, **arguments):
@@ -242,7 +242,7 @@ class RelayedGuest(direct.DirectGuest):
             path = self.migration_socket
             real = path.with_suffix('.real')
             path.rename(real)
-            self.relay = Relay(path, real, self.wire_rate, self.delay)
+            self.relay = Relay(path, real, delay=self.delay, wire=self.wire)
         return result
 
     def destroy(self):

@@ -45,6 +45,9 @@ class Plan:
     :param qemu_img: makes the disks
     :param records: whether pages are left out if dedup is true
     :param analyse: find out what memory consists of, which takes seconds
+    :param wire: the link's, if something else uses it, too
+    :param ready: called with the source when its guest works, before it
+        migrates
     """
 
     name: str
@@ -57,6 +60,8 @@ class Plan:
     directory: Path
     analyse: bool = True
     records: bool = True
+    wire: relay.Wire | None = None
+    ready: Callable[[direct.DirectGuest], object] = lambda _: None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,6 +144,7 @@ class Run:
         with self._source, self._destination:
             try:
                 self._boot()
+                self._plan.ready(self._source)
                 self._migrate()
             finally:
                 self._remove_images()
@@ -195,7 +201,9 @@ class Run:
             plan.name + ' destination',
         )
         if options.relay:
-            self._destination.wire_rate = options.wire_bytes_per_s
+            rate = options.wire_bytes_per_s
+            self._destination.wire = plan.wire or (
+                relay.Wire(rate) if rate else None)
             self._destination.delay = options.delay_s
 
     def _boot(self) -> None:
