@@ -336,10 +336,16 @@ class LibvirtOnlyTest(suites.Suite, LibvirtCase):
             max_bandwidth=1 << 20, max_postcopy_bandwidth=4 << 20,
             postcopy=True))
         migration.start_postcopy()
-        self.assertEqual(
-            [('none', 'paused (postcopy)'), ('here', 'running (postcopy)')],
-            [(found.state, found.reason) for found in (
-                agent.guest(source.uuid) for agent in agents)])
+
+        def switched():
+            found = [agent.guest(source.uuid) for agent in agents]
+            # libvirt notes QEMU's events one after the other
+            self.assertNotEqual(['here', 'here'],
+                                [one.state for one in found])
+            return [(one.state, one.reason) for one in found] == [
+                ('none', 'paused (postcopy)'), ('here', 'running (postcopy)')]
+
+        self.eventually(switched, 'the guest is at its destination')
         migration.set_rate(None)
         migration.wait(60)
         self.assertEqual(['none', 'here'], [
