@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "listing.h"
 #include "request.h"
 #include "sysfs.h"
 
@@ -39,12 +40,17 @@ static int open_port(const char *wanted)
 }
 
 /* A child in a read of a broken disk survives SIGKILL until the read ends.
- * So none is waited for, and there may not be many. */
+ * So none is waited for long, and there may not be many. One more only
+ * refuses, which cannot hang. */
 #define MAX_CHILDREN 4
+/* Any other child ends at once: milliseconds to wait for that */
+#define END_MS 100
+#define END_STEP_MS 5
 
 struct children {
     unsigned count;
-    pid_t pid[MAX_CHILDREN];    /* the last one answers, others were killed */
+    pid_t pid[MAX_CHILDREN + 1];    /* the last one answers, others were
+                                     * killed */
 };
 
 static void reap(struct children *c)
@@ -59,11 +65,34 @@ static void reap(struct children *c)
     c->count = kept;
 }
 
-static void end_children(const struct children *c)
+/* A child that is gone writes no more: it may have been within a frame, which
+ * is not to end up in the next listing. */
+static void end_children(struct children *c)
 {
     for (unsigned i = 0; i < c->count; i++) {
         kill(c->pid[i], SIGKILL);
     }
+    reap(c);
+    for (unsigned ms = 0; c->count && ms < END_MS; ms += END_STEP_MS) {
+        poll(NULL, 0, END_STEP_MS);
+        reap(c);
+    }
+}
+
+/* The host would wait for a listing until its time is over. */
+static int refuse(int fd, const struct listing_request *request)
+{
+    static const struct listing_figures none;
+    static struct listing listing;
+
+    listing_begin(&listing, fd, request->extents, sysconf(_SC_PAGESIZE),
+                  request->nonce, request->compact);
+    listing_skip(&listing, LISTING_WHY_METHOD, 0,
+                 "%u earlier listings hang, maybe in reads of a disk",
+                 MAX_CHILDREN);
+    listing_end(&listing, LISTING_FAILED, LISTING_METHOD_NONE, &none, 0, 0,
+                0, 0);
+    return listing.broken;
 }
 
 static void answer(struct children *c, int fd,
@@ -71,15 +100,22 @@ static void answer(struct children *c, int fd,
                    const struct lister_options *defaults)
 {
     struct lister_options options = *defaults;
+    bool hang;
     pid_t child;
 
     end_children(c);
-    reap(c);
-    child = c->count < MAX_CHILDREN ? fork() : -1;
+    if (c->count > MAX_CHILDREN) {
+        /* The one that refuses has not ended yet. */
+        return;
+    }
+    hang = c->count == MAX_CHILDREN;
+    child = fork();
+    if (child < 0) {
+        fprintf(stderr, "page-cache-lister: fork: %s\n", strerror(errno));
+        return;
+    }
     if (child) {
-        if (child > 0) {
-            c->pid[c->count++] = child;
-        }
+        c->pid[c->count++] = child;
         return;
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -89,20 +125,14 @@ static void answer(struct children *c, int fd,
     options.memory_kib = request->memory_kib;
     options.extents = request->extents;
     alarm(options.limit_ms / 1000 + 2);
-    _exit(lister_run(fd, &options));
+    _exit(hang ? refuse(fd, request) : lister_run(fd, &options));
 }
 
-int serve(const char *port, const struct lister_options *defaults)
+void serve_requests(int fd, const struct lister_options *defaults)
 {
     struct request_input input = { .used = 0 };
-    int fd = open_port(port);
     struct children children = { .count = 0 };
 
-    if (fd < 0) {
-        fprintf(stderr, "page-cache-lister: port %s: %s\n", port,
-                errno ? strerror(errno) : "there is none");
-        return 1;
-    }
     for (;;) {
         struct pollfd wait = { .fd = fd, .events = POLLIN };
         struct listing_request request;
@@ -127,5 +157,17 @@ int serve(const char *port, const struct lister_options *defaults)
         }
     }
     end_children(&children);
+}
+
+int serve(const char *port, const struct lister_options *defaults)
+{
+    int fd = open_port(port);
+
+    if (fd < 0) {
+        fprintf(stderr, "page-cache-lister: port %s: %s\n", port,
+                errno ? strerror(errno) : "there is none");
+        return 1;
+    }
+    serve_requests(fd, defaults);
     return 0;
 }
