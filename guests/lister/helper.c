@@ -9,6 +9,7 @@
  *   helper write FILE RATE   overwrites random pages, RATE a second
  *   helper subvolume DIR NAME    makes an empty one, of btrfs
  *   helper snapshot OF DIR NAME  makes one that can be written to
+ *   helper encrypt DIR       has what is made in it encrypted by fscrypt
  *   helper age DIR FILES KIB ROUNDS    creates, deletes, rewrites and reads
  *                            parts of files at random, short of memory
  */
@@ -22,6 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <linux/btrfs.h>
+#include <linux/fscrypt.h>
 
 #include "age.h"
 
@@ -117,6 +119,38 @@ static int subvolume(const char *of, const char *directory, const char *name)
     return 0;
 }
 
+/* The key is added to the file system, and is of no secret. */
+static int encrypt(const char *directory)
+{
+    struct {
+        struct fscrypt_add_key_arg arg;
+        char raw[64];
+    } key = {
+        .arg.key_spec.type = FSCRYPT_KEY_SPEC_TYPE_IDENTIFIER,
+        .arg.raw_size = sizeof(key.raw),
+        .raw = "a key of a test",
+    };
+    struct fscrypt_policy_v2 policy = {
+        .version = FSCRYPT_POLICY_V2,
+        .contents_encryption_mode = FSCRYPT_MODE_AES_256_XTS,
+        .filenames_encryption_mode = FSCRYPT_MODE_AES_256_CTS,
+        .flags = FSCRYPT_POLICY_FLAGS_PAD_32,
+    };
+    int fd = open_it(directory, O_RDONLY);
+
+    if (ioctl(fd, FS_IOC_ADD_ENCRYPTION_KEY, &key)) {
+        perror("key");
+        return 1;
+    }
+    memcpy(policy.master_key_identifier, key.arg.key_spec.u.identifier,
+           sizeof(policy.master_key_identifier));
+    if (ioctl(fd, FS_IOC_SET_ENCRYPTION_POLICY, &policy)) {
+        perror(directory);
+        return 1;
+    }
+    return 0;
+}
+
 static int age(const char *directory, long files, long kib, long rounds)
 {
     const struct aged aged = {
@@ -155,6 +189,8 @@ int main(int argc, char **argv)
         return subvolume(NULL, argv[2], argv[3]);
     } else if (!strcmp(what, "snapshot") && argc == 5) {
         return subvolume(argv[2], argv[3], argv[4]);
+    } else if (!strcmp(what, "encrypt") && argc == 3) {
+        return encrypt(argv[2]);
     } else if (!strcmp(what, "age") && argc == 6) {
         return age(argv[2], atol(argv[3]), atol(argv[4]), atol(argv[5]));
     } else {

@@ -28,7 +28,8 @@ _MODULES = [
 #: Loaded by the guest's command more-modules: they take their time.
 _MORE_MODULES = [
     'xor', 'raid6_pq', 'zstd_compress', 'btrfs', 'overlay', 'dm_crypt',
-    'xts', 'ecb', 'aes_generic', 'md_mod', 'raid1',
+    'xts', 'ecb', 'cbc', 'cts', 'aes_generic', 'sha512_generic', 'hmac',
+    'md_mod', 'raid1',
 ]
 
 #: Programs of this machine that tests use in the guest, with libraries.

@@ -82,17 +82,21 @@ const struct place_extent *place_at(struct place *p, uint64_t offset,
     return NULL;
 }
 
-const char *place_elsewhere(int fd, bool xfs)
+const char *place_elsewhere(int fd, bool xfs, enum listing_reason *reason)
 {
     struct fsxattr attributes;
     int flags = 0;
 
+    *reason = LISTING_WHY_PLACE;
+    if (xfs ? ioctl(fd, FS_IOC_FSGETXATTR, &attributes) :
+              ioctl(fd, FS_IOC_GETFLAGS, &flags)) {
+        return "files whose attributes cannot be read";
+    }
     if (xfs) {
-        return ioctl(fd, FS_IOC_FSGETXATTR, &attributes) ||
-               attributes.fsx_xflags & FS_XFLAG_REALTIME ?
+        return attributes.fsx_xflags & FS_XFLAG_REALTIME ?
                "files in a real-time section" : NULL;
     }
     /* FIEMAP does not mark what fscrypt encrypts. */
-    return ioctl(fd, FS_IOC_GETFLAGS, &flags) || flags & FS_ENCRYPT_FL ?
-           "files that fscrypt encrypts" : NULL;
+    *reason = LISTING_WHY_ENCRYPTED;
+    return flags & FS_ENCRYPT_FL ? "files that fscrypt encrypts" : NULL;
 }

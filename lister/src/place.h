@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "listing-format.h"
+
 #define PLACE_MAX_EXTENTS 256
 
 struct place_extent {
@@ -34,7 +36,7 @@ void place_open(struct place *p, int fd);
 const struct place_extent *place_at(struct place *p, uint64_t offset,
                                     uint64_t end);
 /* Why the device does not hold the bytes of a file of ext4, or of XFS, where
- * FIEMAP says; NULL: it does */
-const char *place_elsewhere(int fd, bool xfs);
+ * FIEMAP says; NULL: it does, and the reason means nothing */
+const char *place_elsewhere(int fd, bool xfs, enum listing_reason *reason);
 
 #endif

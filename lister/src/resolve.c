@@ -257,6 +257,7 @@ static int find_file(struct resolve *r, const struct owner *owner,
     bool network = false;
     const char *name = owner_file_system(owner->magic, &network);
     const char *elsewhere;
+    enum listing_reason reason;
     int fd;
 
     if (network) {
@@ -309,10 +310,10 @@ static int find_file(struct resolve *r, const struct owner *owner,
                      strerror(errno));
         return -1;
     }
-    elsewhere = place_elsewhere(fd, owner->magic == MAGIC_XFS);
+    elsewhere = place_elsewhere(fd, owner->magic == MAGIC_XFS, &reason);
     if (elsewhere) {
-        listing_skip(r->listing, LISTING_WHY_PLACE, pages, "%s: %s",
-                     (*device)->name, elsewhere);
+        listing_skip(r->listing, reason, pages, "%s: %s", (*device)->name,
+                     elsewhere);
         close(fd);
         return -1;
     }

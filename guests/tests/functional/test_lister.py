@@ -236,6 +236,24 @@ class FileSystemTest(ListerCase):
         self.assertEqual(0, found.numbers['data_pages'])
         self.assertGreater(found.numbers['metadata_pages'], 100)
 
+    def test_encrypted(self):
+        """By fscrypt: the cache has plain text, the disk does not."""
+        guest = self.boot(self.disk('disk', 100, 'ext4', '-b', '4096',
+                                    '-O', 'encrypt'))
+        guest.run('more-modules')
+        guest.run('mount -t ext4 /dev/vda /mnt; mkdir /mnt/a; '
+                  'helper encrypt /mnt/a')
+        guest.run('for name in a/secret plain; do '
+                  'dd if=/dev/urandom of=/mnt/$name bs=1M count=8; done; '
+                  'sync')
+        found = guest.list()
+        compared = guest.verify(found, self.directory)
+        self.assert_right(found, compared)
+        self.assertEqual(8 << 8, found.numbers['data_pages'])
+        self.assertEqual(
+            [(ENCRYPTED, 8 << 8, 'vda: files that fscrypt encrypts')],
+            [one for one in found.skipped if 'fscrypt' in one[2]])
+
     def test_empty_and_full_cache(self):
         guest = self.boot(self.disk('disk', 400, 'ext4'), memory_mib=256)
         guest.run('mount /dev/vda /mnt; for i in 1 2 3; do '
