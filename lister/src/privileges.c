@@ -96,16 +96,21 @@ const char *privileges_drop(void)
     struct __user_cap_data_struct caps[2] = { { 0 } };
     struct rlimit nothing = { 0, 0 };
     struct stat st;
+    int signal = 0;
 
     if (!fstat(STDOUT_FILENO, &st) && !S_ISREG(st.st_mode) &&
         setrlimit(RLIMIT_FSIZE, &nothing)) {
         return "writing to files cannot be forbidden";
     }
     caps[0].effective = caps[0].permitted = 1u << CAP_DAC_READ_SEARCH;
+    /* Another user is not sent the signal of a parent's death, unless it is
+     * set again. */
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+        prctl(PR_GET_PDEATHSIG, &signal, 0, 0, 0) ||
         prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) || setgroups(0, NULL) ||
         setresgid(NOBODY, NOBODY, NOBODY) ||
         setresuid(NOBODY, NOBODY, NOBODY) ||
+        prctl(PR_SET_PDEATHSIG, signal, 0, 0, 0) ||
         syscall(SYS_capset, &header, caps)) {
         return "privileges cannot be dropped";
     }

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests answered though earlier listings hang, and SIGKILL does not end
- * them.  The listing is a stand-in; the service and its processes are real. */
+ * them; the end of the service is that of its listing.  The listing is a
+ * stand-in; the service and its processes are real. */
 #define _GNU_SOURCE
 #include "test.h"
 #include "hang.h"
 #include "listing.h"
+#include "privileges.h"
 #include "serve.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -15,10 +18,13 @@
 #define TEST_GROUP "serve"
 #define STEP_US 10000
 #define GUARD_S 60
+#define ENDING_STEPS 500
 /* The service has so many that hang, and makes no more. */
 #define MAX_HANGING 4
 /* Nonces from here on hang */
 #define HANGING 1000
+/* One that takes its time, without privileges */
+#define SLOW 999
 
 static int host = -1;           /* the host's end of the port */
 static pid_t service = -1;
@@ -32,6 +38,13 @@ int lister_run(int fd, const struct lister_options *options)
 
     listing_begin(&listing, fd, options->extents, 4096, options->nonce,
                   options->compact);
+    if (options->nonce == SLOW && !privileges_drop()) {
+        listing_end(&listing, LISTING_FAILED, LISTING_METHOD_NONE, &none, 0,
+                    0, 0, 0);
+        for (;;) {
+            poll(NULL, 0, -1);
+        }
+    }
     if (options->nonce >= HANGING) {
         hang_here();
     }
@@ -133,6 +146,13 @@ static char state(pid_t pid)
     return found;
 }
 
+static bool is_there(pid_t pid)
+{
+    char found = state(pid);
+
+    return found && found != 'Z';
+}
+
 static void wait_for(pid_t pid, char wanted)
 {
     while (state(pid) != wanted) {
@@ -182,6 +202,31 @@ static void reaped_when_they_end(void)
     CHECK(answer(7) == LISTING_WHOLE);
 }
 
+/* Another user's process is not killed with its parent by itself. */
+static void ends_with_the_service(void)
+{
+    char path[64];
+    int listing = 0;
+    bool ended;
+    FILE *children;
+
+    request(SLOW);
+    CHECK(answer(SLOW) == LISTING_FAILED);
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", service,
+             service);
+    children = fopen(path, "r");
+    CHECK(children && fscanf(children, "%d", &listing) == 1);
+    fclose(children);
+    kill(service, SIGKILL);
+    for (int i = 0; i < ENDING_STEPS && is_there(listing); i++) {
+        usleep(STEP_US);
+    }
+    ended = !is_there(listing);
+    /* What is left would keep this program's output open. */
+    kill(listing, SIGKILL);
+    CHECK(ended);
+}
+
 int main(void)
 {
     const char *why = hang_mount();
@@ -202,6 +247,12 @@ int main(void)
     RUN(next_is_answered);
     RUN(too_many_are_refused);
     RUN(reaped_when_they_end);
+    if (getuid()) {
+        printf("skipped serve: ends_with_the_service: only root can become "
+               "another user\n");
+    } else {
+        RUN(ends_with_the_service);
+    }
     if (hang_fd >= 0) {
         hang_end();
     }
