@@ -13,8 +13,9 @@ RESULTS = source.TOP / 'build' / 'deb'
 TOOLS = ('build-essential', 'fakeroot')
 #: Build dependencies of our packages, and what checks them; these are part of
 #: the kept system.
-OURS = ('debhelper', 'dh-python', 'lintian', 'pybuild-plugin-pyproject',
-        'python3-all', 'python3-pbr', 'python3-setuptools')
+OURS = ('debhelper', 'dh-apparmor', 'dh-python', 'lintian',
+        'pybuild-plugin-pyproject', 'python3-all', 'python3-pbr',
+        'python3-setuptools')
 #: Suites of which the packages are: ours need OpenStack 2025.2 or later,
 #: QEMU 10.0 is that of trixie.
 SUITES = {'nova-dedup-migrate': 'forky', 'qemu-source': 'trixie',

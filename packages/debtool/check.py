@@ -48,7 +48,10 @@ _UNITS = {'nova-dedup-migrate-agent.service': 'enabled',
           'nova-dedup-migrate-engine.service': 'disabled',
           'page-cache-lister.service': 'static'}
 _ETC = '/etc/nova-dedup-migrate/'
+_PROFILE = 'usr.bin.nova-dedup-migrate-agent'
 _OWNERS = {
+    '/etc/apparmor.d/' + _PROFILE: '644 root:root',
+    '/etc/apparmor.d/local/' + _PROFILE: '644 root:root',
     '/etc/sudoers.d/nova-dedup-migrate': '440 root:root',
     '/etc/logrotate.d/nova-dedup-migrate-controller': '644 root:root',
     _ETC + 'nova-dedup-migrate.conf': '640 root:nova-dedup-migrate',
@@ -213,7 +216,7 @@ def ours(checks, log):
             system)
         row('Tempest', 'finds the plugin', openstack.tempest, system)
         row('Horizon', 'finds three panels', openstack.horizon, system)
-        row('AppArmor', "Debian's profiles of libvirt with our rules",
+        row('AppArmor', "the agent's profile, libvirt's with our rules",
             _apparmor, system)
         services.prepare(system)
         for name, check in (('agent', services.agent),
@@ -302,12 +305,12 @@ def _apparmor(system):
     return system.read('parsing profiles', '''
 cp -a /etc/apparmor.d/. /root/apparmor.d
 cp -a /root/apparmor/local/. /root/apparmor.d/local
-for name in usr.sbin.libvirtd usr.lib.libvirt.virt-aa-helper; do
+for name in usr.sbin.libvirtd usr.lib.libvirt.virt-aa-helper %s; do
     apparmor_parser --skip-kernel-load --skip-cache --base /root/apparmor.d \\
         /root/apparmor.d/$name
     echo $name
 done
-rm -r /root/apparmor /root/apparmor.d''').replace('\n', ', ')
+rm -r /root/apparmor /root/apparmor.d''' % _PROFILE).replace('\n', ', ')
 
 
 def _assist(system, path):
