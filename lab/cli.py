@@ -137,6 +137,10 @@ def _parser():
     one.add_argument('--concurrency', type=int, default=2,
                      help='tests at a time of a second run with our driver; '
                           '1: there is none (default: %(default)s)')
+    one.add_argument('--drivers', metavar='DRIVERS',
+                     type=_some_of(('stock', 'dedup')),
+                     help='stock or dedup alone (default: both, one after '
+                          'the other; with --quick, dedup)')
     one.add_argument('--profile', choices=settings.PROFILES,
                      default='volume', help='where disks are (default: '
                                             '%(default)s)')
@@ -450,7 +454,9 @@ def _tempest(args):
         {'profile': args.profile, 'concurrency': args.concurrency,
          'groups': {name: tests for name, tests in chosen.items()
                     if name in args.only},
-         'quick': args.quick, 'progress': steps.Progress()})
+         'quick': args.quick, 'progress': steps.Progress(),
+         'drivers': args.drivers or (
+             ('dedup',) if args.quick else ('stock', 'dedup'))})
 
 
 def _logs(args):

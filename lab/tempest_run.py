@@ -39,13 +39,16 @@ class Campaign:
     :param groups: {name: regular expressions}, as tempest_tests.GROUPS
     :param concurrency: tests at a time of a second run with our driver,
         1: there is none
-    :param quick: our driver only, once
+    :param quick: once, without backups
+    :param drivers: stock, dedup, or both
     :param found: results.Results
     :param progress: steps.Progress
     """
 
-    def __init__(self, profile, groups, concurrency, quick, found, progress):
+    def __init__(self, profile, groups, concurrency, quick, drivers, found,
+                 progress):
         self._profile = profile
+        self._drivers = drivers
         self._groups = groups
         self._quick = quick
         self._limit = QUICK_LIMIT if quick else LIMIT
@@ -58,12 +61,13 @@ class Campaign:
         self.outcomes = {}
 
     def run(self, name, directory):
-        """Bring up a lab with each driver, and run the tests in it.
+        """Bring up a lab with a driver, one after the other, and run the
+        tests in it.
 
         :param name: of the lab
         :param directory: of the lab
         """
-        for driver in ('dedup',) if self._quick else ('stock', 'dedup'):
+        for driver in self._drivers:
             groups = {group: tests for group, tests in self._groups.items()
                       if driver == 'dedup'
                       or group not in tempest_tests.OURS}

@@ -60,14 +60,14 @@ class TempestRunTest(unittest.TestCase):
         return made
 
     def run_campaign(self, *groups, quick=False, concurrency=2,
-                     profile='volume'):
+                     profile='volume', drivers=('stock', 'dedup')):
         """Run it; return (exit status, rows of the report)."""
         with contextlib.redirect_stdout(io.StringIO()) as self.printed:
             status = tempest_run.run('temp', self.directory, 'make tempest', {
                 'profile': profile, 'concurrency': concurrency,
                 'groups': {name: tempest_tests.GROUPS[name]
                            for name in groups},
-                'quick': quick,
+                'quick': quick, 'drivers': drivers,
                 'progress': mock.create_autospec(steps.Progress,
                                                  instance=True)})
         return status, self.rows()
@@ -103,9 +103,15 @@ class TempestRunTest(unittest.TestCase):
         self.assertEqual(['stock-1', 'dedup-1'],
                          [name for name, *_ in self.calls])
 
-    def test_the_quick_form_is_one_run_with_our_driver(self):
+    def test_one_driver(self):
+        self.run_campaign('servers', drivers=('stock',))
+        self.assertEqual([('stock-1', 1)], [
+            (name, number) for name, _, number, _ in self.calls])
+
+    def test_the_quick_form_is_one_run(self):
         self.output['dedup-1'] = PLUGIN, True
-        status, _ = self.run_campaign('plugin', quick=True)
+        status, _ = self.run_campaign('plugin', quick=True,
+                                      drivers=('dedup',))
         self.assertEqual(0, status, self.printed.getvalue())
         self.assertEqual([('dedup-1', 1)], [
             (name, number) for name, _, number, _ in self.calls])
