@@ -22,8 +22,9 @@ _MODULES = [
     'virtio_rng', 'scsi_mod', 'sd_mod', 'cdrom', 'sr_mod', 'libata',
     'ata_piix', 'isofs', 'acpiphp', 'button', 'evdev',
 ]
+#: Not quiet: Tempest reads the console's log, and wants some lines of it.
 _CONFIG = ('DEFAULT linux\nPROMPT 0\nLABEL linux\n  KERNEL kernel\n'
-           '  INITRD initrd\n  APPEND console=ttyS0 quiet panic=-1 '
+           '  INITRD initrd\n  APPEND console=ttyS0 panic=-1 '
            'no_timer_check mitigations=off\n')
 _FILES = {
     '/etc/passwd': b'root:*:0:0:root:/root:/bin/sh\n',
