@@ -186,8 +186,8 @@ def estimated_lines(found):
             for (guest, rate), one in found.items()]
 
 
-def _right(into, name, result):
-    right = bool(result.ram_identical and result.guest_verified)
+def _right(into, name, results):
+    right = all(one.ram_identical and one.guest_verified for one in results)
     into.add(name + ': memory right', 'yes' if right else 'no', '', 'yes',
              right)
 
@@ -195,8 +195,7 @@ def _right(into, name, result):
 def judge_beside(into, found):
     """Add rows to results.Results."""
     for (guest, way), runs in found.items():
-        for one in runs:
-            _right(into, '%s, %s' % (guest, way), one.result)
+        _right(into, '%s, %s' % (guest, way), [one.result for one in runs])
     for guest in GUESTS:
         fixed, adaptive = (found[guest, way] for way in WAYS)
         longer = spread.ratios(*([one.seconds for one in runs]
@@ -215,7 +214,7 @@ def judge_estimated(into, found):
     """Add rows to results.Results."""
     for (guest, rate), one in found.items():
         name = '%s, %g Mbit/s' % (guest, rate)
-        _right(into, name, one.result)
+        _right(into, name, [one.result])
         into.add(name + ': converges', one.result.converged, '',
                  str(one.expected.converges),
                  one.result.converged == one.expected.converges)

@@ -105,9 +105,9 @@ def parser():
                      default=tuple(tempest_tests.GROUPS),
                      help='of %s (default: all)' % ', '.join(
                          tempest_tests.GROUPS))
-    one.add_argument('--concurrency', type=int, default=2,
-                     help='tests at a time of a second run with our driver; '
-                          '1: there is none (default: %(default)s)')
+    one.add_argument('--concurrency', type=_numbers, metavar='N,...',
+                     help='tests at a time with our driver, a run each '
+                          '(default: 1,2; with --quick, 1)')
     one.add_argument('--drivers', metavar='DRIVERS',
                      type=_some_of(('stock', 'dedup')),
                      help='stock or dedup alone (default: both, one after '
@@ -230,6 +230,13 @@ def _some_of(choices):
                     one, ', '.join(choices)))
         return chosen
     return read
+
+
+def _numbers(text):
+    numbers = tuple(int(one) for one in text.split(','))
+    if min(numbers) < 1:
+        raise argparse.ArgumentTypeError('expected numbers from 1 on')
+    return numbers
 
 
 def _each(choices):

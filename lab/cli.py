@@ -198,7 +198,8 @@ def _tempest(args):
     return tempest_run.run(
         args.name, args.directory, ' '.join(['make tempest', *(
             ['ARGS="%s"' % shlex.join(words)] if words else [])]),
-        {'profile': args.profile, 'concurrency': args.concurrency,
+        {'profile': args.profile,
+         'concurrencies': args.concurrency or ((1,) if args.quick else (1, 2)),
          'groups': {name: tests for name, tests in chosen.items()
                     if name in args.only},
          'quick': args.quick, 'progress': steps.Progress(),

@@ -38,14 +38,13 @@ class Demonstration:
     :ivar write: KB/s that the guests write meanwhile, None: nothing
     """
 
-    kinds: tuple = tuple(name for name, kind in instances.KINDS.items()
-                         if not kind.index)
-    rounds: int = 2
-    disks: instances.Disks = instances.Disks()
-    at_once: bool = False
-    keep: bool = False
-    lister: str | None = None
-    write: int | None = None
+    kinds: tuple
+    rounds: int
+    disks: instances.Disks
+    at_once: bool
+    keep: bool
+    lister: str | None
+    write: int | None
 
 
 def run(cloud, wanted, json_file, found, progress):

@@ -25,8 +25,8 @@ class Kind:
     :ivar forgets: whether QEMU has to forget, before each migration, what
         it knows about the guest's memory, as after the guest ran where its
         I/O was not recorded
-    :ivar index: whether QEMU searches the disks instead, and the guest is
-        not asked for its page cache
+    :ivar index: whether QEMU searches the disks; the image of
+        guest.upload_silent keeps the guest from being asked as well
     """
 
     strategy: str | None = None

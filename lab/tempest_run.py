@@ -37,24 +37,21 @@ class Campaign:
 
     :param profile: of the lab, of lab.settings.PROFILES
     :param groups: {name: regular expressions}, as tempest_tests.GROUPS
-    :param concurrency: tests at a time of a second run with our driver,
-        1: there is none
-    :param quick: once, without backups
+    :param concurrencies: tests at a time of each run with our driver
+    :param quick: a lab without backups, and less time
     :param drivers: stock, dedup, or both
     :param found: results.Results
     :param progress: steps.Progress
     """
 
-    def __init__(self, profile, groups, concurrency, quick, drivers, found,
+    def __init__(self, profile, groups, concurrencies, quick, drivers, found,
                  progress):
         self._profile = profile
         self._drivers = drivers
         self._groups = groups
         self._quick = quick
         self._limit = QUICK_LIMIT if quick else LIMIT
-        self._concurrencies = {
-            'stock': (1,),
-            'dedup': (1,) if quick or concurrency == 1 else (1, concurrency)}
+        self._concurrencies = {'stock': (1,), 'dedup': concurrencies}
         self._found = found
         self._progress = progress
         #: {tempest_results.Run: {test: Outcome}}

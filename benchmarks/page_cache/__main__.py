@@ -22,6 +22,7 @@ from guests.errors import GuestError
 from lab import client
 from lab import cloud as clouds
 from lab import errors
+from lab import instances
 from lab import migrations
 from lab import settings
 from lab import steps
@@ -151,7 +152,7 @@ class PageCache(runner.Bench):
                                           workload)
         one = self._guests[key]
         # of another image for those that are not asked
-        seed = workload.guest, variant.kind == cells.INDEX.kind
+        seed = workload.guest, instances.KINDS[variant.kind].index
         if seed not in self._seeded:
             # after this both hosts have the image it is based on
             trial.set_rate(self._cloud, 0)

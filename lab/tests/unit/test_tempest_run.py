@@ -59,12 +59,12 @@ class TempestRunTest(unittest.TestCase):
         made.run = run
         return made
 
-    def run_campaign(self, *groups, quick=False, concurrency=2,
+    def run_campaign(self, *groups, quick=False, concurrencies=(1, 2),
                      profile='volume', drivers=('stock', 'dedup')):
         """Run it; return (exit status, rows of the report)."""
         with contextlib.redirect_stdout(io.StringIO()) as self.printed:
             status = tempest_run.run('temp', self.directory, 'make tempest', {
-                'profile': profile, 'concurrency': concurrency,
+                'profile': profile, 'concurrencies': concurrencies,
                 'groups': {name: tempest_tests.GROUPS[name]
                            for name in groups},
                 'quick': quick, 'drivers': drivers,
@@ -97,11 +97,16 @@ class TempestRunTest(unittest.TestCase):
                          self.calls[2][1])
 
     def test_another_profile(self):
-        self.run_campaign('servers', profile='shared', concurrency=1)
+        self.run_campaign('servers', profile='shared', concurrencies=(1,))
         self.assertEqual({('shared', False)}, {
             (one.profile, one.backups) for one in self.settings})
         self.assertEqual(['stock-1', 'dedup-1'],
                          [name for name, *_ in self.calls])
+
+    def test_only_at_once(self):
+        self.run_campaign('servers', concurrencies=(2,), drivers=('dedup',))
+        self.assertEqual([('dedup-2', 2)], [
+            (name, number) for name, _, number, _ in self.calls])
 
     def test_one_driver(self):
         self.run_campaign('servers', drivers=('stock',))
@@ -111,7 +116,7 @@ class TempestRunTest(unittest.TestCase):
     def test_the_quick_form_is_one_run(self):
         self.output['dedup-1'] = PLUGIN, True
         status, _ = self.run_campaign('plugin', quick=True,
-                                      drivers=('dedup',))
+                                      concurrencies=(1,), drivers=('dedup',))
         self.assertEqual(0, status, self.printed.getvalue())
         self.assertEqual([('dedup-1', 1)], [
             (name, number) for name, _, number, _ in self.calls])
@@ -121,7 +126,7 @@ class TempestRunTest(unittest.TestCase):
         self.output['stock-1'] = (SERVERS % ('a', 'ok')
                                   + SERVERS % ('b', 'FAILED')
                                   + SERVERS % ('c', '')), False
-        status, rows = self.run_campaign('servers', concurrency=1)
+        status, rows = self.run_campaign('servers', concurrencies=(1,))
         self.assertEqual(1, status)
         value, ok = rows['Tempest, stock-1']
         self.assertIn('was stopped after', value)
@@ -133,7 +138,7 @@ class TempestRunTest(unittest.TestCase):
 
     def test_no_test_ran(self):
         self.output['dedup-1'] = 'Traceback\n', True
-        status, rows = self.run_campaign('servers', concurrency=1)
+        status, rows = self.run_campaign('servers', concurrencies=(1,))
         self.assertEqual(1, status)
         self.assertIn('ran no test', rows['Tempest, dedup-1'][0])
 
