@@ -234,7 +234,9 @@ def command(name: str, arguments: list[str]) -> str:
     """What makes these results when there are none yet."""
     kept = [word for word in arguments if word != '--report-only']
     line = f'make bench-{name}'
-    return f'{line} ARGS={shlex.quote(shlex.join(kept))}' if kept else line
+    # make takes a single $ for a variable of its own
+    words = shlex.quote(shlex.join(kept)).replace('$', '$$')
+    return f'{line} ARGS={words}' if kept else line
 
 
 def _bench(bench: Bench, given, arguments: list[str]) -> int:

@@ -90,6 +90,16 @@ class Small(runner.Bench):
         self.said.append('failed')
 
 
+class CommandTest(base.TestCase):
+
+    def test_make_passes_on_what_was_typed(self):
+        self.assertEqual('make bench-a', runner.command(
+            'a', ['--report-only']))
+        self.assertEqual(
+            """make bench-a ARGS='--only '"'"'^(b|c)$$'"'"''""",
+            runner.command('a', ['--only', '^(b|c)$', '--report-only']))
+
+
 class RunnerTest(base.TestCase):
 
     def setUp(self):
